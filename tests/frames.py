@@ -25,7 +25,7 @@ _KERNELS = {
     "learn": ("_kernels.mixture", "kernels"),
     "solve": ("_kernels.mixture", "kernels"),
     "initialize": ("_kernels.mixture", "kernels"),
-    "HSVI": ("planning.point_based.kernels.alpha", "alpha_backup"),
+    "HSVI": ("planning.hsvi.kernels", "back_up"),
     "LUCRL": ("online.kernels_lucrl", "play_lucrl"),
 }
 

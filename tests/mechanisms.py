@@ -14,7 +14,7 @@ import latentmdp
 
 ROOT = Path(latentmdp.__file__).parent
 # Oracles are other ways on purpose; the search of the point-based planners has loops of its own.
-OUTSIDE = ("testing/", "planning/point_based/", "planning/hsvi.py", "planning/pbvi.py")
+OUTSIDE = ("testing/", "planning/hsvi/", "planning/pbvi.py")
 
 
 def functions():

@@ -1,4 +1,4 @@
-"""The parts of the search one by one: plans, points, sampling, garbage, and the policy's closure."""
+"""The parts of the search one by one: plans, points, sampling, garbage, the policy's closure."""
 
 import numpy as np
 import pytest

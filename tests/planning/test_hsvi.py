@@ -13,8 +13,8 @@ import latentmdp as lm
 from latentmdp import testing
 from latentmdp.instances import list_instances
 from latentmdp.planning import CrossedBoundsError
-from latentmdp.planning.limits import PlanningClock
 from latentmdp.planning.hsvi.bounds import Bounds
+from latentmdp.planning.limits import PlanningClock
 
 
 def dense_model(seed: int, M: int, S: int, A: int, H: int) -> lm.LatentMDP:

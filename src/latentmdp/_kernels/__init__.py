@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         padded_states,
     )
     from latentmdp._kernels.episodes import group_identical, transpose
-    from latentmdp._kernels.graphs import Links, mark_codes, name_codes, reach, wrong_link
+    from latentmdp._kernels.graphs import Links, reach, wrong_link
     from latentmdp._kernels.mixture import (
         interleave_lanes,
         kernels,

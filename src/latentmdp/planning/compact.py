@@ -33,14 +33,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from latentmdp._util import Floats, Integers, arrays
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
+from latentmdp.planning import kernels_compact as kernels
 from latentmdp.planning.base import Plan
 from latentmdp.planning.graphs import evaluated_graph
-from latentmdp.planning.point_based.expansion import belief_keys
-from latentmdp.planning.point_based.kernels import compact as kernels
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
 from latentmdp.simulation import simulate
 from latentmdp.worlds import Space
@@ -408,7 +408,7 @@ def _visited(policy: AlphaVectorPolicy, model: LatentMDP, sample: _BeliefSample)
     states, beliefs, t = logs.states[acted].astype(np.int64), beliefs[acted], t[acted]
     groups = states if model.horizon is None else t * model.n_states + states
     weights = model.discount**t / episodes
-    keys = belief_keys(groups, beliefs, sample.resolution)
+    keys = _belief_keys(groups, beliefs, sample.resolution)
     _, one, member = np.unique(keys, return_index=True, return_inverse=True)
     masses = beliefs[one] * np.bincount(member.ravel(), weights, one.size)[:, None]
     return _gathered(model, groups[one], masses, sample.most_points)
@@ -436,7 +436,7 @@ def _same_beliefs(states: Integers, masses: Floats) -> tuple[Integers, Floats]:
     Beliefs that agree to 1e-12 are the same.
     """
     totals = masses.sum(axis=1, keepdims=True)
-    keys = belief_keys(states, masses / totals, 1e12)
+    keys = _belief_keys(states, masses / totals, 1e12)
     _, one, member = np.unique(keys, return_index=True, return_inverse=True)
     added = [np.bincount(member.ravel(), column, one.size) for column in masses.T]
     return states[one], np.column_stack(added)
@@ -472,3 +472,13 @@ def _select(
         selected.append(first + np.sort(room[:n]))
         sizes.append(n)
     return np.concatenate(selected), np.concatenate([[0], np.cumsum(sizes)])
+
+
+def _belief_keys(states: Integers, beliefs: Floats, resolution: float) -> NDArray[np.uint64]:
+    """A 64-bit key of the state and the rounded belief (a polynomial in a random odd number)."""
+    rounded = np.rint(beliefs * resolution).astype(np.uint64)
+    keys = states.astype(np.uint64)
+    for column in rounded.T:
+        keys = (keys + column + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        keys ^= keys >> np.uint64(29)
+    return keys

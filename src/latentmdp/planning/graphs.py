@@ -42,7 +42,7 @@ def node_bounds(
     guess: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Bounds (n, M) on the values of the nodes of a graph; equal where there is an end."""
-    from latentmdp.planning.point_based.kernels.endless import evaluate_plans
+    from latentmdp.planning.kernels_graphs import evaluate_plans
 
     S, n = model.n_states, actions.size
     states = np.repeat(np.arange(offsets.size - 1) % S, np.diff(offsets))
@@ -116,7 +116,7 @@ def settle(
         Does the work of all items, by default all at once.
     """
     from latentmdp.outcomes import at_once
-    from latentmdp.planning.point_based.kernels.endless import SUMMED, compare_changes, extrapolate
+    from latentmdp.planning.kernels_graphs import SUMMED, compare_changes, extrapolate
 
     run = run or at_once
     M, parts = values.shape[1], -(-n // SUMMED)

@@ -19,8 +19,8 @@ from latentmdp.engines import blocks, run_blocks, thread_count
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.hsvi import kernels
-from latentmdp.planning.hsvi.kernels import LANES, Blocks, Step, Successors, Tables
-from latentmdp.planning.hsvi.lumping import Problem, lump
+from latentmdp.planning.hsvi.kernels import LANES, ArrangedStep, Blocks, Expansion, Tables
+from latentmdp.planning.hsvi.lumping import LumpedProblem, lump
 from latentmdp.planning.hsvi.sets import informed_sets
 from latentmdp.planning.limits import LimitReached, PlanningClock
 from latentmdp.planning.qmdp import best_actions, best_of, policy_values, q_values
@@ -33,8 +33,8 @@ FEW = 32
 
 
 _ENTRIES_PER_SECOND, _GRID_WORK_PER_SECOND, _LONGEST, _SETS_SHARE = 2e5, 2e6, 30.0, 0.2
-"""Successors of sets that are listed, and interpolations for their grids, for each second of
-the time limit, up to half a minute; and a share of the memory limit. A tenth of the time is spent so:
+"""Successors of sets that are listed, and interpolations for their grids, for each second of the
+time limit, up to half a minute; and a share of the memory limit. So a tenth of the time is spent:
 these bounds tighten every other, but only once."""
 
 
@@ -148,13 +148,13 @@ class BeliefPoints:
         return len(self.states)
 
     @property
-    def step(self) -> Step:
+    def step(self) -> ArrangedStep:
         """What kernels read."""
-        shelves = (self._leaders, self._plan_shelf, self._point_shelf)
-        columns = (self.states, self.beliefs, self.uppers, self.vectors)
-        return Step(
-            *(shelf.blocks for shelf in shelves), *(column.array for column in columns), self.layer
-        )
+        return ArrangedStep(
+            self._leaders.blocks, self._plan_shelf.blocks, self._point_shelf.blocks,
+            self.states.array, self.beliefs.array, self.uppers.array, self.vectors.array,
+            self.layer,
+        )  # fmt: skip
 
     @property
     def nbytes(self) -> int:
@@ -214,7 +214,7 @@ class BeliefPoints:
         if lost.size == 0:
             return homes
         states = self.states.array[chosen[lost]]
-        cells, first, member = np.unique(states, return_index=True, return_inverse=True)
+        _, first, member = np.unique(states, return_index=True, return_inverse=True)
         leaders = self._lead(width, chosen[lost[first]])
         homes = homes.copy()
         homes[lost] = leaders[member]
@@ -288,7 +288,7 @@ class Plans:
         return np.arange(len(self) - n, len(self))
 
 
-def _least(problem: Problem) -> Floats:
+def _least(problem: LumpedProblem) -> Floats:
     """What every policy earns at least from each layer on: the least reward at every step."""
     worst = min(0.0, float(problem.earned.min(initial=0.0)))
     if not problem.ends:
@@ -357,7 +357,10 @@ class Bounds:
         )
         self.first_actions, first_plans = self._first_policies(flat, q, least)
         self.tables = Tables(self.problem, sets, first_plans)
-        widest, self.most_outcomes = int(self.problem.width.max()), int(np.diff(self.problem.starts).max())
+        widest, self.most_outcomes = (
+            int(self.problem.width.max()),
+            int(np.diff(self.problem.starts).max()),
+        )
         X, A = self.problem.allowed.shape
         self.points = [BeliefPoints(t, X, widest, A) for t in range(self.problem.layers)]
         self.plans = Plans(widest)
@@ -375,9 +378,7 @@ class Bounds:
     def _spans(self, n: int) -> list[tuple[int, int]]:
         return blocks(n, max(1, -(-n // (8 * thread_count(self.threads)))))
 
-    def _first_policies(
-        self, flat: LatentMDP, q: Floats, least: Floats
-    ) -> tuple[Integers, Floats]:
+    def _first_policies(self, flat: LatentMDP, q: Floats, least: Floats) -> tuple[Integers, Floats]:
         """Actions (layers, X, K) and values (layers, all classes, K) of memoryless policies.
 
         Those of the contexts with the largest weights, and one for all contexts at once.
@@ -412,7 +413,9 @@ class Bounds:
         chances = joint.sum(axis=0)
         beliefs = np.zeros((states.size, self.points[0].beliefs.array.shape[1]))
         for belief, s in zip(beliefs, states.tolist()):
-            belief[: self.problem.width[lumping.state[s]]] = lumping.push(s, joint[:, s] / chances[s])
+            belief[: self.problem.width[lumping.state[s]]] = lumping.push(
+                s, joint[:, s] / chances[s]
+            )
         self.start_states = states
         self.start_points = self.add(0, lumping.state[states], beliefs)
         self.best_lower, self.best_upper = -np.inf, np.inf
@@ -440,7 +443,11 @@ class Bounds:
         limits, knowns = points.limits.array, points.knowns.array
         kernels.first_bounds(first, n, self.tables, points.step, is_last, limits, knowns)
         places = np.arange(first, n)
-        lowers, uppers, items = np.empty(n - first), np.empty(n - first), np.empty(n - first, np.int64)
+        lowers, uppers, items = (
+            np.empty(n - first),
+            np.empty(n - first),
+            np.empty(n - first, np.int64),
+        )
         kernels.bounds_at(0, n - first, self.tables, points.step, places, lowers, uppers, items)
         points.uppers.array[first:n] = np.minimum(uppers, limits[first:n].max(axis=1))
         return places
@@ -477,16 +484,25 @@ class Bounds:
             names = self._keys(points.states.used, points.beliefs.used)
             points.places = dict(zip(names[::-1], range(len(names) - 1, -1, -1)))
 
-    def expand(self, t: int, chosen: Integers, weights: Floats, actions: Integers) -> Successors:
-        """Successors of chosen points of time t after their actions."""
+    def expand(self, t: int, chosen: Integers, weights: Floats, actions: Integers) -> Expansion:
+        """Expansion of chosen points of time t after their actions."""
         now, later = self.points[t].step, self.points[self.layer(t + 1)].step
         rows = now.states[chosen] * self.model.n_actions + actions
         counts = np.diff(self.problem.starts)[rows]
         n, widest = int(counts.sum()), now.beliefs.shape[1]
-        out = Successors(np.empty(n, np.int64), np.zeros((n, widest)), np.empty(n), np.empty(n))
+        out = Expansion(np.empty(n, np.int64), np.zeros((n, widest)), np.empty(n), np.empty(n))
         begins = np.cumsum(counts) - counts
         self._share(
-            kernels.expand, chosen.size, self.tables, now, later, chosen, actions, weights, begins, out
+            kernels.expand,
+            chosen.size,
+            self.tables,
+            now,
+            later,
+            chosen,
+            actions,
+            weights,
+            begins,
+            out,
         )
         return out
 
@@ -510,11 +526,15 @@ class Bounds:
         if mine.size:
             states = points.states.array[mine]
             rows = states * self.model.n_actions + labels[better]
-            counts = np.zeros(mine.size, np.int64) if is_last else np.diff(self.problem.starts)[rows]
+            counts = (
+                np.zeros(mine.size, np.int64) if is_last else np.diff(self.problem.starts)[rows]
+            )
             items = links[better][np.arange(self.most_outcomes) < counts[:, None]].astype(np.int64)
             ids = np.where(items >= 0, later.plans.array[items], items)
             points.vectors.array[mine] = vectors[better]
-            points.plans.array[mine] = self.plans.append(t, states, labels[better], vectors[better], counts, ids)
+            points.plans.array[mine] = self.plans.append(
+                t, states, labels[better], vectors[better], counts, ids
+            )
         tops = points.limits.array[chosen].max(axis=1)
         uppers = points.uppers.array[chosen]
         fell = above & ((tops < uppers) | ~points.is_found(chosen))

@@ -4,9 +4,7 @@ Points, plans and their blocks belong to a step: a time, or all times where ther
 is a state of the lumped problem at a step. Beliefs and plans of a cell have as many entries as its
 state has classes; rows of arrays (n, widest) have room for more.
 
-Hot functions are inlined and count no references (`_nrt=False`): a tuple of arrays that is taken
-apart, or a slice of an array, would be counted each time, which takes longer than their loops.
-Nothing is allocated in them.
+Where a loop is `HOT`, so is what it calls: see `kernels_lumping`.
 """
 
 from typing import NamedTuple
@@ -14,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from latentmdp.planning.hsvi.kernels_lumping import mix
+from latentmdp.planning.hsvi.kernels_lumping import HOT, mix
 from latentmdp.planning.hsvi.kernels_sets import Sets, make_room, push, set_bound
-from latentmdp.planning.hsvi.lumping import Problem
+from latentmdp.planning.hsvi.lumping import LumpedProblem
 
 LANES = 8
 """Vectors of a block, multiplied side by side: enough sums in flight to keep the processor busy."""
@@ -37,7 +35,7 @@ class Blocks(NamedTuple):
     entry: np.ndarray  # (rows, LANES)
 
 
-class Step(NamedTuple):
+class ArrangedStep(NamedTuple):
     """The points of a step, arranged for search. Each point has the plan that was found there."""
 
     leaders: Blocks  # by cell: plans that lead others, which are at their best where these are
@@ -53,12 +51,12 @@ class Step(NamedTuple):
 class Tables(NamedTuple):
     """What does not change: the problem, and its first bounds."""
 
-    problem: Problem
+    problem: LumpedProblem
     sets: Sets
     first_plans: np.ndarray  # (layers, all classes, K): values of policies that ask no questions
 
 
-@njit(cache=True, nogil=True, forceinline=True, _nrt=False, fastmath={"contract"})
+@njit(**HOT, fastmath={"contract"})
 def best_of_block(blocks, block, width, mass):
     """The largest product of a block's vectors with `mass`, and its lane."""
     row = np.uint64(blocks.place[block])
@@ -81,7 +79,7 @@ def best_of_block(blocks, block, width, mass):
     return top, lane
 
 
-@njit(cache=True, nogil=True, forceinline=True, _nrt=False)
+@njit(**HOT)
 def best_leaders(leaders, x, width, mass):
     """The two leaders of a cell that are best at `mass`, or -1; each the best of its block."""
     best, second, one, two = -np.inf, -np.inf, -1, -1
@@ -97,7 +95,7 @@ def best_leaders(leaders, x, width, mass):
     return one, two
 
 
-@njit(cache=True, nogil=True, forceinline=True, _nrt=False)
+@njit(**HOT)
 def best_plan(tables, step, x, mass, one, two):
     """The plan that is best at an unnormalised belief of a cell, and its value there.
 
@@ -123,7 +121,7 @@ def best_plan(tables, step, x, mass, one, two):
     return item, best
 
 
-@njit(cache=True, nogil=True, forceinline=True, _nrt=False)
+@njit(**HOT)
 def best_point(points, one, two, width, mass):
     """The point of two leaders that promises the largest gain, ratio x gain: (point, ratio, same).
 
@@ -131,8 +129,8 @@ def best_point(points, one, two, width, mass):
     `same` is a point at this very belief, or -1.
     """
     best, item, ratio, same, total = 0.0, -1, 0.0, -1, 0.0
-    for c in range(width):
-        total += mass[c]
+    for i in range(width):
+        total += mass[i]
     for which in range(2):
         leader = one if which == 0 else two
         block = points.head[leader] if leader >= 0 else -1
@@ -154,19 +152,17 @@ def best_point(points, one, two, width, mass):
                 f = u if u < f else f
                 g = v if v < g else g
                 h = w if w < h else h
-            lane = 0
-            for value in (a, b, c, d, e, f, g, h):
+            for lane, value in enumerate((a, b, c, d, e, f, g, h)):
                 if value * points.gain[block, lane] > best:
                     best, item = value * points.gain[block, lane], points.item[block, lane]
                     ratio = value
                 if value >= (1.0 - 1e-9) * total and points.gain[block, lane] > 0.0:
                     same = points.item[block, lane]
-                lane += 1
             block = points.link[block]
     return item, ratio, same
 
 
-@njit(cache=True, nogil=True, forceinline=True, _nrt=False)
+@njit(**HOT)
 def upper_bound(tables, step, x, mass, one, two, rest, room):
     """The upper bound at an unnormalised belief of a cell; `rest` and `room` are working memory.
 
@@ -190,7 +186,7 @@ def upper_bound(tables, step, x, mass, one, two, rest, room):
     return bound
 
 
-@njit(cache=True, nogil=True, forceinline=True, _nrt=False)
+@njit(**HOT)
 def next_action(limits, i, tried):
     """The action of point i with the largest limit that was not tried, marked as tried."""
     best = -1
@@ -201,7 +197,7 @@ def next_action(limits, i, tried):
     return best
 
 
-@njit(cache=True, nogil=True, forceinline=True, _nrt=False)
+@njit(**HOT)
 def add_plan(tables, later, k, y, width, item, vector):
     """Add discount P(k | class) alpha to `vector`, where alpha is a plan of the next step."""
     problem = tables.problem
@@ -312,8 +308,8 @@ def back_up(
                 links[j, : end - begin] = link[: end - begin]
 
 
-class Successors(NamedTuple):
-    """Successors of points, see `expand`."""
+class Expansion(NamedTuple):
+    """Expansion of points, see `expand`."""
 
     states: np.ndarray  # (n,)
     beliefs: np.ndarray  # (n, widest)
@@ -323,7 +319,7 @@ class Successors(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def expand(start, stop, tables, now, later, chosen, actions, weights, begins, out):
-    """Successors of the points chosen[start:stop] after their actions, from begins[j] on.
+    """Expansion of the points chosen[start:stop] after their actions, from begins[j] on.
 
     Each outcome gives a state, a belief, a weight, the point's times its discounted probability,
     and the gap of the bounds there.
@@ -353,7 +349,8 @@ def expand(start, stop, tables, now, later, chosen, actions, weights, begins, ou
 @njit(cache=True, nogil=True)
 def keys_of(width, states, beliefs, resolution, out):
     """Keys (n,) of beliefs: the same where entries, relative to the largest, round to the same
-    multiples of 1 / resolution."""
+    multiples of 1 / resolution.
+    """
     for i in range(states.shape[0]):
         code, largest = mix(np.uint64(states[i])), 0.0
         for c in range(width[states[i]]):

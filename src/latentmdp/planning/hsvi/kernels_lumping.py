@@ -1,7 +1,14 @@
 """Loops that find which (state, context) pairs have the same future, see `lumping`."""
 
+from typing import Any
+
 import numpy as np
 from numba import njit
+
+HOT: dict[str, Any] = {"cache": True, "nogil": True, "forceinline": True, "_nrt": False}
+"""Of small loops that are called from inner ones: they are inlined, and count no references. A
+tuple of arrays that is taken apart, or a slice, would be counted each time, which takes three to
+ten times as long as the loops. Nothing may be allocated in them."""
 
 
 @njit(cache=True, nogil=True)
@@ -20,7 +27,7 @@ def hash_pairs(start, stop, table, n_actions, earned, salt, before, out):
     are (S, M). The keys of the outcomes of an action are added, so their order does not matter.
     Probabilities that round to the same multiple of 2^-40 are the same.
     """
-    S, M = before.shape
+    M = before.shape[1]
     total, key = np.empty(M, np.uint64), np.empty(M, np.uint64)
     for s in range(start, stop):
         key[:] = salt[s]
@@ -126,7 +133,7 @@ def check_leaders(table, n_actions, own, contexts, leader, classes, position):
     Fills position (n,): which outcome of the leader's row each outcome is, counted from the row's
     first. Returns how many states failed: then those that rely on them must be checked again.
     """
-    S, M = own.shape
+    S = own.shape[0]
     failed = 0
     used = np.zeros(table.next_state.size, np.bool_)
     for s in range(S):
@@ -143,8 +150,10 @@ def check_leaders(table, n_actions, own, contexts, leader, classes, position):
             for k in range(begin, end):
                 match = -1
                 for j in range(first, last):
-                    if match < 0 and not used[j] and _same(
-                        table, k, j, s, r, contexts, leader, classes
+                    if (
+                        match < 0
+                        and not used[j]
+                        and _same(table, k, j, s, r, contexts, leader, classes)
                     ):
                         match = j
                 if match < 0:
@@ -178,9 +187,9 @@ def fill_problem(
     table, n_actions, rewards, leaders, number, contexts, classes, width, starts, next_state,
     pattern, shift, probs, target, pay, earned,
 ):  # fmt: skip
-    """Write the rows of the leaders, see `Problem`; returns how many entries of `target` it took.
+    """Write the rows of the leaders, see `LumpedProblem`; returns how many entries arrays have.
 
-    Called first with arrays of no entries to count. `rewards` is (S A, M).
+    Called first with arrays of no entries to count them. `rewards` is (S A, M).
     """
     room, entries, row_entries, k_out = 0, 0, 0, 0
     counting = starts.size == 0
@@ -196,7 +205,7 @@ def fill_problem(
             for k in range(table.starts[row], table.starts[row + 1]):
                 n = table.next_state[k]
                 y = number[n]
-                straight = C == width[y]
+                straight = width[y] == C
                 for c in range(C):
                     m = contexts[s, c]
                     if table.probs[k, m] > 0.0 and classes[n, m] != c:

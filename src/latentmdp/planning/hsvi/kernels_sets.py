@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from latentmdp.planning.hsvi.kernels_lumping import mix
+from latentmdp.planning.hsvi.kernels_lumping import HOT, mix
 
 NOTHING = 1e-12
 """A share of a mass that rounding may leave of it."""
@@ -52,7 +52,7 @@ def make_room(problem, sets):
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, forceinline=True, _nrt=False)
+@njit(**HOT)
 def find(state, words, slots, x, key):
     """The slot of a set of state x, which is empty (-1) if the set is not listed."""
     h = np.uint64(x)
@@ -71,7 +71,7 @@ def find(state, words, slots, x, key):
     return h
 
 
-@njit(cache=True, nogil=True, forceinline=True, _nrt=False)
+@njit(**HOT)
 def support(mass, width, key):
     """Write the classes that have mass into key, and return how many they are."""
     count = 0
@@ -84,7 +84,7 @@ def support(mass, width, key):
     return count
 
 
-@njit(cache=True, nogil=True, forceinline=True, _nrt=False)
+@njit(**HOT)
 def peel(reference, first, mass, width):
     """Take the largest multiple of the reference from what has mass; returns the factor.
 
@@ -102,7 +102,7 @@ def peel(reference, first, mass, width):
     return ratio
 
 
-@njit(cache=True, nogil=True, forceinline=True, _nrt=False)
+@njit(**HOT)
 def set_bound(sets, problem, layer, x, mass, room):
     """An upper bound at the unnormalised belief `mass` in state x; `mass` may be room.rest.
 
@@ -128,7 +128,7 @@ def set_bound(sets, problem, layer, x, mass, room):
     return total
 
 
-@njit(cache=True, nogil=True, forceinline=True, _nrt=False)
+@njit(**HOT)
 def interpolate(sets, layer, i, rest, width, count, room):
     """The value at `rest`, all of whose `count` classes are set i, from the grid of the set.
 
@@ -261,7 +261,7 @@ def list_layers(problem, reference, starts, value, words):
             starts[k + 1] = total
 
 
-@njit(cache=True, nogil=True, forceinline=True, _nrt=False)
+@njit(**HOT)
 def number_of(state, words, slots, x, key, n):
     """The number of a set of state x, listed as number n if it was not, and how many there are."""
     slot = find(state, words, slots, x, key)
@@ -346,7 +346,7 @@ def list_sets(
     return n, i
 
 
-@njit(cache=True, nogil=True, forceinline=True, _nrt=False)
+@njit(**HOT)
 def push(problem, k, width, belief, mass):
     """Fill `mass` with the unnormalised belief after outcome k, in its next state; its sum."""
     start, shift = problem.pattern[k], problem.shift[k]

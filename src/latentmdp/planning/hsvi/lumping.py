@@ -31,7 +31,7 @@ _MOST_ROUNDS = 64
 sharing plans between them would hardly help. Then nothing is lumped."""
 
 
-class Problem(NamedTuple):
+class LumpedProblem(NamedTuple):
     """X states with classes of contexts, and the outcomes of their X A rows."""
 
     starts: Integers  # (X A + 1,): first outcome of each row
@@ -53,7 +53,7 @@ class Problem(NamedTuple):
 class Lumping(NamedTuple):
     """The lumped problem of a model, and where the model's states and contexts are in it."""
 
-    problem: Problem
+    problem: LumpedProblem
     state: Integers  # (S,): x of every state
     classes: Indices  # (S, M): the class of every context there
     outcome: Integers  # (n,): of each outcome of the model, its place in the lumped row
@@ -164,7 +164,7 @@ def _classes(
 def _problem(
     model: LatentMDP, table: Outcomes, rewards: Floats, leaders: Integers, number: Integers,
     contexts: Indices, classes: Indices, width: Integers,
-) -> Problem:  # fmt: skip
+) -> LumpedProblem:  # fmt: skip
     """The rows of the leaders."""
     A, X = model.n_actions, leaders.size
     lumped = (table, A, rewards, leaders, number, contexts, classes, width)
@@ -178,6 +178,6 @@ def _problem(
     kernels.fill_problem(*lumped, *arrays)
     first = np.concatenate([[0], np.cumsum(width)])
     ends = model.horizon is not None
-    return Problem(
+    return LumpedProblem(
         *arrays, width, first, model.allowed[leaders], model.discount, model.n_layers, ends
     )

@@ -57,8 +57,8 @@ def reached(bounds: Bounds, states: Integers, plans: Integers) -> Nodes:
         parts.append((s[order], p[order]))
         counts.append(np.bincount(s, minlength=S))
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-    joined = (np.concatenate(part) for part in zip(*parts))
-    return Nodes(*joined, offsets, policies)
+    node_states, node_plans = (np.concatenate(part) for part in zip(*parts))
+    return Nodes(node_states, node_plans, offsets, policies)
 
 
 def _codes(bounds: Bounds, states: Integers, plans: Integers) -> Integers:

@@ -142,7 +142,9 @@ class HeuristicSearch:
         for t in range(bounds.depth):
             now = bounds.points[bounds.layer(t)]
             actions = now.limits.array[points].argmax(axis=1)  # optimistic
-            states, beliefs, chances, gaps = bounds.expand(bounds.layer(t), points, weights, actions)
+            states, beliefs, chances, gaps = bounds.expand(
+                bounds.layer(t), points, weights, actions
+            )
             target /= bounds.problem.discount
             excess = chances * np.maximum(gaps - target, 0.0)
             total = float(excess.sum())
@@ -169,7 +171,6 @@ class HeuristicSearch:
         bounds, layered = self.bounds, self.bounds.problem.ends
         steps = range(len(bounds.points) if is_sweep and layered else len(visited))
         for t in reversed(steps):
-            points = bounds.points[bounds.layer(t)]
             own = visited[t] if t < len(visited) else np.empty(0, np.int64)
             if is_sweep and layered:
                 self._back_up_all(bounds.layer(t), own)

@@ -33,7 +33,7 @@ from latentmdp._util import Floats, Integers
 from latentmdp.outcomes import RunInBlocks
 from latentmdp.planning.hsvi import kernels_sets as kernels
 from latentmdp.planning.hsvi.kernels_sets import Sets
-from latentmdp.planning.hsvi.lumping import Problem
+from latentmdp.planning.hsvi.lumping import LumpedProblem
 from latentmdp.planning.limits import LimitReached
 
 _MOST_SWEEPS, _LEFT = 100, 1e-6
@@ -42,7 +42,7 @@ sweep is a bound, and points gain more than the last of them."""
 
 
 def informed_sets(
-    problem: Problem, reference: Floats, best: Floats, states: Integers, entries: int,
+    problem: LumpedProblem, reference: Floats, best: Floats, states: Integers, entries: int,
     work: float, check: Callable[[], None], run: RunInBlocks,
 ) -> Sets:  # fmt: skip
     """Bounds of the sets that follow from all contexts in the given states.
@@ -81,7 +81,9 @@ def informed_sets(
     cells, grid, points = _grids(problem, state, sizes, work)
     value = np.empty((problem.layers, n + points))
     sides = int(sizes[cells > 0].max(initial=1)) + 1
-    binomial = np.array([[math.comb(i, j) for j in range(sides)] for i in range(int(cells.max(initial=0)) + sides)])
+    binomial = np.array(
+        [[math.comb(i, j) for j in range(sides)] for i in range(int(cells.max(initial=0)) + sides)]
+    )
     sets = Sets(state, words, slots, reference, value, best, cells, n + grid, binomial)
     chosen = [np.flatnonzero((cells > 0) & (sizes == d)) for d in range(2, sides)]
     for t in range(problem.layers):
@@ -113,7 +115,9 @@ def informed_sets(
     return sets
 
 
-def _grids(problem: Problem, state: Integers, sizes: Integers, work: float) -> tuple[Integers, Integers, int]:
+def _grids(
+    problem: LumpedProblem, state: Integers, sizes: Integers, work: float
+) -> tuple[Integers, Integers, int]:
     """Cells along a side of the grid of each set, where its points begin, and their number."""
     A = problem.allowed.shape[1]
     outcomes = np.diff(problem.starts[::A])[state]
@@ -128,5 +132,7 @@ def _grids(problem: Problem, state: Integers, sizes: Integers, work: float) -> t
         if n < d:
             break
         cells[of_size] = n
-    counts = np.where(cells > 0, [math.comb(int(n) + int(d) - 1, int(d) - 1) for n, d in zip(cells, sizes)], 0)
+    counts = np.where(
+        cells > 0, [math.comb(int(n) + int(d) - 1, int(d) - 1) for n, d in zip(cells, sizes)], 0
+    )
     return cells, np.cumsum(counts) - counts, int(counts.sum())

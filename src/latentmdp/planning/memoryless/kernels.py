@@ -11,7 +11,6 @@ import numpy as np
 from numba import njit
 
 from latentmdp._kernels import follow
-from latentmdp.planning.point_based.kernels.loops import copy
 
 
 @njit(cache=True, nogil=True)
@@ -50,7 +49,7 @@ def sweep(steps, rewards, discount, start, rows, policy):
     H, S = policy.shape
     A, M = rewards.shape[0] // S, rewards.shape[1]
     y = np.zeros((H, S, M))
-    copy(start, y[0])
+    y[0, :, :] = start
     for t in range(H - 1):
         for s in range(S):
             for m in range(M):
@@ -124,5 +123,5 @@ def relax(steps, rewards, discount, start, rows, horizon, rules, excluded, q, ga
                         if best < 0 and is_permitted and q[t, row, m] == V[t, s, m]:
                             best = row
                     _push(steps, discount, best, m, y[s, m], later)
-        copy(later, y)
+        y[:, :] = later
     return _total(start, V[0])

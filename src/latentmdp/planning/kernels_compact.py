@@ -3,7 +3,27 @@
 import numpy as np
 from numba import njit
 
-from latentmdp.planning.point_based.kernels.alpha import condition
+
+@njit(cache=True, nogil=True)
+def posterior_mass(belief, probs, k, mass):
+    """Fill mass (M,) with the unnormalised posterior after outcome k; return its sum."""
+    total = 0.0
+    for m in range(belief.shape[0]):
+        mass[m] = belief[m] * probs[k, m]
+        total += mass[m]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def condition(belief, probs, k, mass):
+    """The unnormalised posterior after outcome k.
+
+    A plan must go on somehow also where its own belief excludes the outcome: then every context
+    counts equally.
+    """
+    if posterior_mass(belief, probs, k, mass) <= 0.0:
+        for m in range(belief.shape[0]):
+            mass[m] = probs[k, m]
 
 
 @njit(cache=True, nogil=True)

@@ -1,1 +1,0 @@
-"""Point-based bounds on V*, shared by PBVI and HSVI: bounds, faces of the simplex, expansion."""
