@@ -12,13 +12,13 @@ import subprocess
 import sys
 from importlib import import_module
 
-LIMITS = {"learn": 9, "solve": 7, "initialize": 7, "HSVI": 6, "LUCRL": 4}
+LIMITS = {"learn": 9, "solve": 7, "initialize": 7, "HSVI": 8, "LUCRL": 4}
 
 _CALLS = {
     "learn": "lm.learn(model, episodes=40, rng=0, planner=lm.QMDP())",
     "solve": "lm.solve(logs, rng=0, bootstrap=2)",
     "initialize": "lm.initialize(None, logs, rng=0)",
-    "HSVI": "lm.HSVI(gap=0.2).plan(model)",
+    "HSVI": "lm.HSVI(gap=1e-4).plan(model)",
     "LUCRL": "lm.LUCRL().run(model, 5, rng=0)",
 }
 _KERNELS = {

@@ -56,7 +56,6 @@ OTHER = {
         "planning/memoryless/__init__.py: _hurried_plan": "memoryless policies weigh contexts",
         "planning/robust.py: WeightSet.against": "nature's answer to a policy",
         "planning/robust.py: _CuttingPlanes.respond": "which tried weights are the closest",
-        "planning/robust.py: _CuttingPlanes._record": "the best policy under given weights",
         "report/explanations.py: _line": "a picture of vectors over a belief",
         "report/explanations.py: action_regions": "a picture of vectors over a simplex",
     },

@@ -384,9 +384,14 @@ def test_later_a_graph_is_at_one_of_the_nodes_it_can_be_at():
     logs = lm.simulate(model, part, 200, rng=0)
     assert len(logs) == 200
     followed = {int(f) for f in part.first}
+    rows_of = np.repeat(np.arange(part.nodes.offsets.size - 1) % 3, np.diff(part.nodes.offsets))
     for _ in range(3):
-        links = (part.followers[slice(*part.node_starts[i : i + 2])] for i in followed if i >= 0)
-        followed |= {int(f) for row in links for f in row}
+        rows = {i: rows_of[i] * model.n_actions + part.nodes.actions[i] for i in followed if i >= 0}
+        followed |= {
+            int(part.follower(i, k))
+            for i, row in rows.items()
+            for k in range(*model.outcomes.starts[row : row + 2])
+        }
     assert followed - {-1} == set(np.flatnonzero(reached).tolist())
 
 

@@ -191,7 +191,7 @@ def test_refuses_links_that_lead_astray() -> None:
 def test_a_limit_before_the_first_answer_still_mixes_the_contexts() -> None:
     """The plans of the single contexts are there before anything else."""
     model = random_model(0, 6, 40, 3, 30)
-    plan = lm.Robust("worst-case", gap=0.0, time_limit=1e-3).plan(model)
+    plan = lm.Robust("worst-case", gap=0.0, time_limit=0.3).plan(model)
     assert "time limit" in plan.message
     assert plan.lower <= plan.upper < np.inf
     informed = [lm.QMDP().plan(model.context(m)).upper for m in range(6)]
