@@ -46,7 +46,10 @@ def reached(bounds: Bounds, states: Integers, plans: Integers) -> Nodes:
         kept = (links >= 0) & alive[next_states]
         frontier = _codes(bounds, next_states[kept], links[kept])
         t = t + 1 if bounds.problem.ends else 0
-    policies = np.array(sorted(followed or {bounds.first_actions.shape[2] - 1}), np.int64)
+    # In every state there are two at least, also where no plan leads: a policy whose belief plays
+    # no part is followed without one.
+    followed |= {0, bounds.first_actions.shape[2] - 1}
+    policies = np.array(sorted(followed), np.int64)
     number = max(len(bounds.plans), 1)
     everywhere = np.flatnonzero(alive)
     parts, counts = [], []
