@@ -25,7 +25,7 @@ _KERNELS = {
     "learn": ("_kernels.mixture", "kernels"),
     "solve": ("_kernels.mixture", "kernels"),
     "initialize": ("_kernels.mixture", "kernels"),
-    "HSVI": ("planning.hsvi.kernels", "back_up"),
+    "HSVI": ("planning.hsvi.kernels", "work"),
     "LUCRL": ("online.kernels_lucrl", "play_lucrl"),
 }
 

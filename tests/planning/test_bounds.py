@@ -18,17 +18,21 @@ def filled_bounds(seed: int, few: float = 32, points: int = 60) -> Bounds:
     bounds = Bounds(model, PlanningClock(60.0), 1, few=few)
     rng = np.random.default_rng(seed)
     for t in range(model.horizon):
-        bounds.add(t, rng.integers(2, size=points), rng.dirichlet(np.ones(4), points))
+        add(bounds, t, rng, points)
     for _ in range(2):
         sweep(bounds)
     return bounds
 
 
+def add(bounds: Bounds, t: int, rng: np.random.Generator, points: int) -> None:
+    cells = t * 2 + rng.integers(2, size=points)
+    bounds.locate(bounds.beliefs_in(cells, rng.dirichlet(np.ones(4), points)))
+
+
 def sweep(bounds: Bounds) -> None:
-    for points in reversed(bounds.points):
-        chosen = np.arange(len(points))
-        bounds.back_up(points.layer, chosen, np.ones(chosen.size, np.bool_))
-        bounds.arrange(points.layer)
+    for points in reversed(bounds.points_of_layers()):
+        bounds.back_up(points, np.ones(points.size, np.bool_))
+        bounds.arrange_grown(1.0)
     bounds.keep_better()
 
 
@@ -42,7 +46,8 @@ def rest_of(model: lm.LatentMDP, t: int, s: int, belief: np.ndarray) -> lm.Laten
 def test_first_plans_are_policies_evaluated_in_every_context(seed: int) -> None:
     model = random_model(seed, contexts=3, states=3, horizon=4, form="values", bonus=True)
     bounds = Bounds(model, PlanningClock(60.0), 1)
-    values = bounds.tables.first_plans.reshape(4, 3, 3, -1)
+    values = np.moveaxis(bounds.tables.first_plans.reshape(-1, 4, 3, 3), 0, -1)
+    assert values.shape[-1] == 4  # one for all contexts, and their own
     for k in range(values.shape[-1]):
         policy = lm.MarkovPolicy(bounds.first_actions[:, :, k])
         for m, s in np.ndindex(3, 3):
@@ -55,12 +60,14 @@ def test_first_plans_are_policies_evaluated_in_every_context(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_points_enclose_the_optimum(seed: int, few: float) -> None:
     bounds = filled_bounds(seed, few)
-    for t, points in enumerate(bounds.points):
-        for i in range(0, len(points), 15):
-            s, belief = points.states.array[i], points.beliefs.array[i]
-            best = testing.optimal_value(rest_of(bounds.model, t, s, belief))
-            assert points.vectors.array[i] @ belief <= best + 1e-9 or points.plans.array[i] < 0
-            assert best <= points.uppers.array[i] + 1e-9
+    points, vectors = bounds.store.points, bounds.plans.vectors
+    chosen = np.arange(0, bounds.n_points, 15)
+    lowers, uppers, _ = bounds.bounds_at(chosen)
+    for i, lower, upper in zip(chosen, lowers, uppers):
+        (t, s), belief = divmod(int(points.cell[i]), 2), points.belief[i]
+        best = testing.optimal_value(rest_of(bounds.model, t, s, belief))
+        assert points.plan[i] < 0 or vectors[points.plan[i]] @ belief <= best + 1e-9
+        assert lower - 1e-9 <= best <= min(upper, points.upper[i]) + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -74,20 +81,20 @@ def test_a_plan_earns_its_vector_when_its_links_are_followed(seed: int) -> None:
         if t == model.horizon or model.terminal[s]:
             return np.zeros(model.n_contexts)
         x = bounds.lumping.state[s]
-        a = plans.actions.array[plan] if plan >= 0 else bounds.first_actions[t, x, -1 - plan]
+        a = plans.actions[plan] if plan >= 0 else bounds.first_actions[t, x, -1 - plan]
         total = rewards[:, s, a].copy()
         for k in range(*table.starts[s * model.n_actions + a :][:2]):
             link = plan
             if plan >= 0 and t + 1 < model.horizon:
-                link = plans.links.array[plans.starts.array[plan] + bounds.lumping.outcome[k]]
+                link = plans.links[plans.starts[plan] + bounds.lumping.outcome[k]]
             total += model.discount * table.probs[k] * earned(t + 1, table.next_state[k], link)
         return total
 
     rng = np.random.default_rng(seed)
-    for plan in rng.choice(len(plans), 20, replace=False):
-        t, x = plans.layers.array[plan], plans.states.array[plan]
+    for plan in rng.choice(bounds.n_plans, 20, replace=False):
+        t, x = divmod(int(plans.cells[plan]), 2)
         s = bounds.lumping.leaders[x]
-        by_context = plans.vectors.array[plan][bounds.lumping.classes[s]]
+        by_context = plans.vectors[plan][bounds.lumping.classes[s]]
         np.testing.assert_allclose(earned(t, s, plan), by_context, rtol=1e-10, atol=1e-12)
 
 
@@ -95,7 +102,7 @@ def test_a_plan_earns_its_vector_when_its_links_are_followed(seed: int) -> None:
 def test_the_policy_keeps_only_plans_that_are_followed_and_their_value(seed: int) -> None:
     bounds = filled_bounds(seed, points=200)
     policy = alpha_policy(bounds)
-    assert policy.actions.size < len(bounds.plans)
+    assert policy.actions.size < bounds.n_plans
     assert testing.policy_value(bounds.model, policy) >= bounds.best_lower - 1e-10
     nodes = reached(bounds, bounds.start_states, bounds.best_plans)
     np.testing.assert_array_equal(vectors_of(bounds, nodes), policy.vectors)
@@ -106,22 +113,27 @@ def test_garbage_is_collected_and_nothing_else(seed: int) -> None:
     bounds, rng = filled_bounds(seed, points=20), np.random.default_rng(seed)
     for _ in range(3):  # new points, after which plans are improved and replaced
         for t in range(1, 4):
-            bounds.add(t, rng.integers(2, size=60), rng.dirichlet(np.ones(4), 60))
+            add(bounds, t, rng, 60)
         sweep(bounds)
     bounds.kept = [np.array([3, -1, 7])]
-    before, kept = alpha_policy(bounds), bounds.plans.vectors.used[[3, 7]].copy()
-    n = len(bounds.plans)
+    before, kept = alpha_policy(bounds), bounds.plans.vectors[[3, 7]].copy()
+    n, points = bounds.n_plans, bounds.store.points
+    numbers = points.plan[: bounds.n_points].copy()
+    vectors = bounds.plans.vectors[numbers]
     bounds.collect()
     after = alpha_policy(bounds)
-    assert len(bounds.plans) < n
+    assert bounds.n_plans < n
     np.testing.assert_array_equal(before.vectors, after.vectors)
     np.testing.assert_array_equal(before.actions, after.actions)
-    np.testing.assert_array_equal(bounds.plans.vectors.used[bounds.kept[0][[0, 2]]], kept)
+    np.testing.assert_array_equal(bounds.plans.vectors[bounds.kept[0][[0, 2]]], kept)
     assert bounds.kept[0][1] == -1
-    numbers = np.concatenate([points.plans.used for points in bounds.points])
-    vectors = np.concatenate([points.vectors.used for points in bounds.points])
     found = numbers >= 0
-    np.testing.assert_array_equal(bounds.plans.vectors.used[numbers[found]], vectors[found])
+    renumbered = points.plan[: bounds.n_points]
+    np.testing.assert_array_equal(renumbered >= 0, found)
+    np.testing.assert_array_equal(bounds.plans.vectors[renumbered[found]], vectors[found])
+    lanes = points.plan_lane[: bounds.n_points]
+    items = bounds.store.blocks.item.reshape(-1)[lanes[lanes >= 0]]
+    np.testing.assert_array_equal(items, renumbered[lanes >= 0])
 
 
 def test_work_that_is_stopped_leaves_bounds_that_hold() -> None:
@@ -187,14 +199,33 @@ def test_systematic_sampling_has_its_inclusion_probabilities() -> None:
 
 def test_locate_finds_known_beliefs_and_adds_the_others() -> None:
     bounds = Bounds(random_model(0, contexts=3, horizon=3), PlanningClock(60.0), 1)
+    X, before = bounds.problem.width.size, bounds.n_points
     beliefs = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]])
-    states, points = np.array([0, 0, 0, 1]), bounds.points[1]
-    found = bounds.locate(1, states, beliefs)
-    assert len(points) == 3
+    cells, points = X + np.array([0, 0, 0, 1]), bounds.store.points
+    found = bounds.locate(bounds.beliefs_in(cells, beliefs))
+    points = bounds.store.points
+    assert bounds.n_points == before + 3
     assert found[0] == found[2]
-    np.testing.assert_array_equal(points.beliefs.used[found], beliefs)
-    np.testing.assert_array_equal(points.states.used[found], states)
-    near = beliefs + 1e-4 * np.array([1.0, -1.0, 0.0])
-    np.testing.assert_array_equal(bounds.locate(1, states, near), found)
+    np.testing.assert_array_equal(points.belief[found], beliefs)
+    np.testing.assert_array_equal(points.cell[found], cells)
+    near = bounds.beliefs_in(cells, beliefs + 1e-6 * np.array([1.0, -1.0, 0.0]))
+    np.testing.assert_array_equal(bounds.locate(near), found)
     bounds.refine(1e4)
-    assert not np.isin(bounds.locate(1, states, near), found).any()
+    assert not np.isin(bounds.locate(near), found).any()
+
+
+def test_a_look_finds_the_best_plan_and_the_point_itself_where_all_are_looked_at() -> None:
+    """Against products with all plans of the cell; a point is no higher than its own bound."""
+    bounds = filled_bounds(1, few=np.inf)
+    points, plans, n = bounds.store.points, bounds.plans, bounds.n_points
+    lowers, uppers, items = bounds.bounds_at(np.arange(n))
+    of_points = points.plan[:n]
+    for i in range(0, n, 7):
+        cell = points.cell[i]
+        same = of_points[(points.cell[:n] == cell) & (of_points >= 0)]
+        best = (plans.vectors[same] @ points.belief[i]).max(initial=-np.inf)
+        assert lowers[i] >= best - 1e-12
+        if items[i] >= 0:
+            assert plans.cells[items[i]] == cell
+            assert lowers[i] == pytest.approx(best, abs=1e-12)
+    assert (uppers <= points.upper[:n] + 1e-12).all()

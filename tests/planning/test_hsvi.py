@@ -60,27 +60,27 @@ def test_bounds_that_cross_are_an_error_and_no_closed_gap(
 ) -> None:
     """One bound is a hundredth of V* off, so that on the way to a small gap they must cross."""
     model = random_model(0, contexts=3, states=3, horizon=4)
-    honest, sign = Bounds._at_start, 1.0 if wrong == "lower" else -1.0
+    honest, sign = Bounds.bounds_at, 1.0 if wrong == "lower" else -1.0
     error = sign * 0.01 * testing.optimal_value(model)
 
-    def off(bounds: Bounds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        lowers, uppers, items = honest(bounds)
+    def off(bounds: Bounds, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        lowers, uppers, items = honest(bounds, points)
         return lowers + error * (wrong == "lower"), uppers + error * (wrong == "upper"), items
 
-    monkeypatch.setattr(Bounds, "_at_start", off)
+    monkeypatch.setattr(Bounds, "bounds_at", off)
     with pytest.raises(CrossedBoundsError, match="exceeds the upper bound"):
         lm.HSVI(gap=0.0, time_limit=None).plan(model)
 
 
 def test_bounds_that_cross_by_rounding_count_as_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     model = random_model(0, contexts=1, states=3, horizon=4)
-    honest = Bounds._at_start
+    honest = Bounds.bounds_at
 
-    def off(bounds: Bounds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        lowers, uppers, items = honest(bounds)
+    def off(bounds: Bounds, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        lowers, uppers, items = honest(bounds, points)
         return lowers * (1.0 + 1e-13), uppers, items
 
-    monkeypatch.setattr(Bounds, "_at_start", off)
+    monkeypatch.setattr(Bounds, "bounds_at", off)
     plan = lm.HSVI(gap=0.0, time_limit=None).plan(model)
     assert plan.converged
     assert plan.lower == plan.upper == pytest.approx(testing.optimal_value(model), rel=1e-12)

@@ -11,7 +11,7 @@ from latentmdp import testing
 from latentmdp.outcomes import at_once
 from latentmdp.planning.hsvi import kernels_sets as kernels
 from latentmdp.planning.hsvi.lumping import lump
-from latentmdp.planning.hsvi.sets import informed_sets
+from latentmdp.planning.hsvi.sets import InformedSets
 from latentmdp.planning.qmdp import best_of, q_values
 
 MANY = 10_000
@@ -27,11 +27,11 @@ class Bound:
         weights = model.weights if reference is None else reference
         by_state = [self.lumping.push(s, weights) for s in self.lumping.leaders]
         starts = np.unique(self.lumping.state[model.initial.any(axis=0)])
-        self.sets = informed_sets(
-            self.problem, np.concatenate(by_state), self.best, starts, entries, work, lambda: None,
-            run,
-        )  # fmt: skip
-        self._room = kernels.make_room(self.problem, self.sets)
+        informed = InformedSets(
+            self.problem, np.concatenate(by_state), self.best, starts, 1e9, lambda: None, run
+        )
+        self.sets = informed.make(entries, work)
+        self._room = informed.make_room(self.sets)
 
     def at(self, t: int, s: int, beliefs: np.ndarray) -> np.ndarray:
         masses, x = [self.lumping.push(s, belief) for belief in beliefs], self.lumping.state[s]

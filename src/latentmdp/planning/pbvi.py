@@ -159,21 +159,20 @@ def _walk(bounds: Bounds, count: int, rng: np.random.Generator) -> None:
     from latentmdp.planning.hsvi.search import inclusion, systematic
 
     points, weights = bounds.start_points, bounds.start_weights
-    for t in range(bounds.depth):
+    for _ in range(bounds.depth):
         bounds.check()
-        now = bounds.points[bounds.layer(t)]
-        limits = now.limits.array[points]
+        limits = bounds.store.points.limit[points]
         scores = rng.random(limits.shape)
         random = np.where(np.isfinite(limits), scores, -1.0).argmax(axis=1)
-        numbers = now.plans.array[points]
+        numbers = bounds.store.points.plan[points]
         planned = limits.argmax(axis=1)
-        planned[numbers >= 0] = bounds.plans.actions.array[numbers[numbers >= 0]]
+        planned[numbers >= 0] = bounds.plans.actions[numbers[numbers >= 0]]
         actions = np.where(rng.random(points.size) < _EXPLORATION, random, planned)
-        states, beliefs, chances, _ = bounds.expand(bounds.layer(t), points, weights, actions)
-        probabilities = inclusion(chances, max(1.0, count))
+        found = bounds.expand(points, weights, actions)
+        probabilities = inclusion(found.weights, max(1.0, count))
         kept = systematic(probabilities, rng)
-        weights = chances[kept] / probabilities[kept]
-        points = bounds.locate(bounds.layer(t + 1), states[kept], beliefs[kept])
+        weights = found.weights[kept] / probabilities[kept]
+        points = bounds.locate(found, kept)
         points, where = np.unique(points, return_inverse=True)
         weights = np.bincount(where, weights, points.size).astype(np.float64)
 
@@ -188,18 +187,16 @@ def _fill(bounds: Bounds, grid: Floats) -> Iterator[None]:
             for m in range(grid.shape[1]):
                 pushed[:, lumping.classes[s, m]] += grid[:, m]
             beliefs = np.unique(pushed, axis=0)
-            bounds.locate(t, np.full(len(beliefs), x), beliefs)
+            cells = np.full(len(beliefs), t * len(lumping.leaders) + x)
+            bounds.locate(bounds.beliefs_in(cells, beliefs))
     yield
 
 
 def _sweep(bounds: Bounds) -> float:
     """Back up the plans of all points, from the last step on; by how much one rose at most."""
     gained = 0.0
-    for points in reversed(bounds.points):
-        chosen = np.arange(len(points))
-        risen = bounds.back_up(points.layer, chosen, np.zeros(chosen.size, np.bool_))
-        gained = max(gained, risen)
-        bounds.arrange(points.layer)
+    for points in reversed(bounds.points_of_layers()):
+        gained = max(gained, bounds.back_up(points, np.zeros(points.size, np.bool_)))
     return 0.0 if bounds.problem.ends else gained
 
 

@@ -42,7 +42,7 @@ from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan, enclosing, relative
 from latentmdp.planning.endless import TOLERANCE
 from latentmdp.planning.hsvi.bounds import Bounds
-from latentmdp.planning.hsvi.policy_graph import earned_by_context, mixture_graph, plans_at
+from latentmdp.planning.hsvi.policy_graph import earned_by_context, mixture_graph
 from latentmdp.planning.hsvi.search import HeuristicSearch, NothingLeft
 from latentmdp.planning.limits import PlanningClock, check_limit
 
@@ -266,7 +266,7 @@ class _Plane:
 
     def renew(self, bounds: Bounds) -> Floats:
         """Ask the newest plans too; what the best earn in each context, (M,)."""
-        plans, lowers = plans_at(bounds, self._points)
+        lowers, _, plans = bounds.bounds_at(self._points)
         better = lowers > self._lowers
         self.plans[better], self._lowers[better] = plans[better], lowers[better]
         return earned_by_context(bounds, self.plans)
@@ -349,10 +349,10 @@ class _CuttingPlanes:
         # 10,000 backups, or as many as all searches before, and then nature answers: where bounds
         # close slowly, other weights may be better to plan for.
         bounds, search = self.bounds, self.search
-        most_work = max(2 * search.n_backups, 10_000)
+        most_work = max(2 * bounds.n_backups, 10_000)
         try:
             # A corner of W is known without a search: what is best in one context.
-            while bounds.best_upper - bounds.best_lower > enough and search.n_backups <= most_work:
+            while bounds.best_upper - bounds.best_lower > enough and bounds.n_backups <= most_work:
                 search.round()
                 self._lower_upper()
         except NothingLeft:

@@ -9,283 +9,81 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latentmdp._util import Flags, Floats, Indices, Integers
+from latentmdp._util import Flags, Floats, Integers
 from latentmdp.engines import blocks, run_blocks, thread_count
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.hsvi import kernels
-from latentmdp.planning.hsvi.kernels import LANES, ArrangedStep, Blocks, Expansion, Tables
+from latentmdp.planning.hsvi.kernels import (
+    Backups,
+    Expansion,
+    Plans,
+    Scratch,
+    Store,
+    Tables,
+    Trials,
+)
 from latentmdp.planning.hsvi.lumping import LumpedProblem, lump
-from latentmdp.planning.hsvi.sets import informed_sets
+from latentmdp.planning.hsvi.sets import InformedSets
 from latentmdp.planning.limits import LimitReached, PlanningClock
 from latentmdp.planning.qmdp import best_actions, best_of, policy_values, q_values
 
-_BLANK = -1e300
-"""An entry of no plan: below all values, and finite, so that a product with 0 is 0."""
-
 FEW = 32
-"""So many plans of a cell have one leader: it costs as much to find one as to look at them."""
+"""So many plans of a cell are all looked at: to find the best leaders would cost as much."""
 
+_LOOKS, _SHARE = 30.0, 0.2
+"""Interpolations that take as long as a look at an outcome; and the share of the memory limit that
+bounds from sets may take, and half of it the policies that ask no questions."""
 
-_ENTRIES_PER_SECOND, _GRID_WORK_PER_SECOND, _LONGEST, _SETS_SHARE = 2e5, 2e6, 30.0, 0.2
-"""Successors of sets that are listed, and interpolations for their grids, for each second of the
-time limit, up to half a minute; and a share of the memory limit. So a tenth of the time is spent:
-these bounds tighten every other, but only once."""
-
+_FIRST_LOOKS = 2e8
+"""Looks at outcomes that may be spent on the values of policies that ask no questions, a fraction
+of a second."""
 
 _DEPTH_SHARE, _DEEPEST = 1e-3, 300
 """Without an end, walks go so deep that discount^depth is this small, as deeper beliefs hardly
 move the start, and no deeper than this."""
 
-
-class Column:
-    """An array that grows at its end."""
-
-    def __init__(self, dtype: Any, *shape: int) -> None:
-        self.array, self.size = np.empty((16, *shape), dtype), 0
-
-    def __len__(self) -> int:
-        return self.size
-
-    @property
-    def used(self) -> NDArray[Any]:
-        """The rows there are."""
-        return self.array[: self.size]
-
-    def reserve(self, more: int) -> None:
-        """Make room for so many more rows."""
-        if self.size + more > len(self.array):
-            shape = int(1.5 * (self.size + more)), *self.array.shape[1:]
-            grown = np.empty(shape, self.array.dtype)
-            grown[: self.size] = self.used
-            self.array = grown
-
-    def extend(self, rows: Any) -> None:
-        """Add rows."""
-        self.reserve(len(rows))
-        self.array[self.size : self.size + len(rows)] = rows
-        self.size += len(rows)
+_AT_ONCE = 2**22
+"""Numbers that backups of points may write before they are recorded."""
 
 
-class Shelf:
-    """Vectors by owner, a cell or a leader, as `Blocks` that grow."""
-
-    def __init__(self, owners: int, blank: float) -> None:
-        self._blank = blank
-        self.head = Column(np.int32)
-        self.head.extend(np.full(owners, -1, np.int32))
-        self._by_block = (
-            Column(np.int32), Column(np.int32), Column(np.int64), Column(np.int32, LANES),
-            Column(np.float64, LANES),
-        )  # fmt: skip
-        self._entry = Column(np.float64, LANES)
-
-    @property
-    def blocks(self) -> Blocks:
-        """What kernels read."""
-        columns = (self.head, *self._by_block, self._entry)
-        return Blocks(*(column.array for column in columns))
-
-    @property
-    def gains(self) -> Floats:
-        """The gain of every lane."""
-        return self._by_block[4].array.reshape(-1)
-
-    @property
-    def nbytes(self) -> int:
-        """The memory it takes."""
-        return sum(column.array.nbytes for column in (*self._by_block, self._entry))
-
-    def insert(
-        self, owners: Integers, widths: Integers, items: Integers, gains: Floats, entries: Floats
-    ) -> Integers:
-        """Put vectors on the shelf; returns their lanes."""
-        for column in self._by_block:
-            column.reserve(items.size)
-        self._entry.reserve(int(widths.sum()))
-        slots = np.empty(items.size, np.int64)
-        n, rows = kernels.insert(
-            self.blocks, len(self._by_block[0]), len(self._entry), self._blank, owners, widths,
-            items, gains, entries, slots,
-        )  # fmt: skip
-        for column in self._by_block:
-            column.size = n
-        self._entry.size = rows
-        return slots
+def _resized(array: Any, size: int, blank: Any = None) -> Any:
+    """A copy of an array with room for `size` rows; those that are new hold `blank`."""
+    grown = np.empty((size, *array.shape[1:]), array.dtype)
+    grown[: len(array)] = array[:size]
+    if blank is not None:
+        grown[len(array) :] = blank
+    return grown
 
 
-class BeliefPoints:
-    """The points of one step, each with a bound from above and, once backed up, with a plan."""
-
-    def __init__(self, layer: int, n_states: int, widest: int, n_actions: int) -> None:
-        self.layer, self._n_states = layer, n_states
-        self.states, self.beliefs = Column(np.int64), Column(np.float64, widest)
-        self.limits = Column(np.float64, n_actions)  # upper bounds of the action values
-        self.knowns = Column(np.float64)  # what a point is worth if the context were known
-        self.uppers = Column(np.float64)
-        self.vectors = Column(np.float64, widest)
-        self.plans = Column(np.int64)  # the number of the plan, -1 for none
-        self._plan_slots, self._point_slots = Column(np.int64), Column(np.int64)
-        self._columns = (
-            self.states, self.beliefs, self.limits, self.knowns, self.uppers, self.vectors,
-            self.plans, self._plan_slots, self._point_slots,
-        )  # fmt: skip
-        self.places: dict[int, int] = {}  # points by their keys
-        self.changes = 0  # plans and points put on the shelves since they were arranged
-        self._clear()
-
-    def _clear(self) -> None:
-        self._leaders = Shelf(self._n_states, _BLANK)
-        self._plan_shelf, self._point_shelf = Shelf(0, _BLANK), Shelf(0, 0.0)
-        self._n_leaders = 0
-
-    def __len__(self) -> int:
-        return len(self.states)
-
-    @property
-    def step(self) -> ArrangedStep:
-        """What kernels read."""
-        return ArrangedStep(
-            self._leaders.blocks, self._plan_shelf.blocks, self._point_shelf.blocks,
-            self.states.array, self.beliefs.array, self.uppers.array, self.vectors.array,
-            self.layer,
-        )  # fmt: skip
-
-    @property
-    def nbytes(self) -> int:
-        """The memory they take."""
-        shelves = (self._leaders, self._plan_shelf, self._point_shelf)
-        return sum(shelf.nbytes for shelf in shelves) + sum(c.array.nbytes for c in self._columns)
-
-    def append(self, states: Integers, beliefs: Floats) -> None:
-        """Add points, whose bounds are still to be filled in."""
-        self.states.extend(states)
-        self.beliefs.extend(beliefs)
-        for column in (self.limits, self.knowns, self.uppers, self.vectors):
-            column.extend(np.zeros((states.size, *column.array.shape[1:])))
-        for column in (self.plans, self._plan_slots, self._point_slots):
-            column.extend(np.full(states.size, -1))
-
-    def is_found(self, chosen: Integers) -> Flags:
-        """Whether the bounds of some points are where a search finds them."""
-        return np.asarray(self._point_slots.array[chosen] >= 0)
-
-    def put(self, width: Integers, plans: Integers, points: Integers, homes: Integers) -> None:
-        """Put the plans and the bounds of some points where a search finds them.
-
-        `homes` are the best leaders of all points in `plans` followed by `points`, -1 for none.
-        """
-        chosen = np.concatenate([plans, points])
-        homes = self._housed(width, chosen, homes)
-        slots = self._plan_slots.array[plans]
-        old, new = plans[slots >= 0], plans[slots < 0]
-        kernels.replace(
-            self._plan_shelf.blocks, slots[slots >= 0], width[self.states.array[old]],
-            self.vectors.array[old],
-        )  # fmt: skip
-        self._shelve_plans(width, new, homes[: plans.size][slots < 0])
-        slots = self._point_slots.array[points]
-        gains = self.knowns.array[points] - self.uppers.array[points]
-        self._point_shelf.gains[slots[slots >= 0]] = gains[slots >= 0]
-        self._shelve_points(width, points[slots < 0], homes[plans.size :][slots < 0])
-        self.changes += chosen.size
-
-    def _shelve_plans(self, width: Integers, new: Integers, homes: Integers) -> None:
-        widths, vectors = width[self.states.array[new]], self.vectors.array[new]
-        none = np.zeros(new.size)
-        self._plan_slots.array[new] = self._plan_shelf.insert(homes, widths, new, none, vectors)
-
-    def _shelve_points(self, width: Integers, new: Integers, homes: Integers) -> None:
-        gains = self.knowns.array[new] - self.uppers.array[new]
-        new, homes, gains = new[gains > 0.0], homes[gains > 0.0], gains[gains > 0.0]
-        with np.errstate(divide="ignore"):
-            inverses = 1.0 / self.beliefs.array[new]
-        widths = width[self.states.array[new]]
-        self._point_slots.array[new] = self._point_shelf.insert(homes, widths, new, gains, inverses)
-
-    def _housed(self, width: Integers, chosen: Integers, homes: Integers) -> Integers:
-        """The leaders; in a cell that has none, the plan of the first point becomes one."""
-        lost = np.flatnonzero(homes < 0)
-        if lost.size == 0:
-            return homes
-        states = self.states.array[chosen[lost]]
-        _, first, member = np.unique(states, return_index=True, return_inverse=True)
-        leaders = self._lead(width, chosen[lost[first]])
-        homes = homes.copy()
-        homes[lost] = leaders[member]
-        return homes
-
-    def _lead(self, width: Integers, points: Integers) -> Integers:
-        """Make leaders of the plans of some points; returns their numbers."""
-        numbers = np.arange(self._n_leaders, self._n_leaders + points.size)
-        self._n_leaders += points.size
-        states = self.states.array[points]
-        none, vectors = np.zeros(points.size), self.vectors.array[points]
-        self._leaders.insert(states, width[states], numbers, none, vectors)
-        for shelf in (self._plan_shelf, self._point_shelf):
-            shelf.head.extend(np.full(points.size, -1, np.int32))
-        return numbers
-
-    def arrange(self, width: Integers, few: float) -> None:
-        """Arrange all plans and points anew: each to the leader that is best at its belief.
-
-        The first sqrt(n) of the n plans of a cell lead, or one where they are few: then a search
-        looks at all of them.
-        """
-        self._clear()
-        self.changes = 0
-        self._plan_slots.used[:], self._point_slots.used[:] = -1, -1
-        planned = np.flatnonzero(self.plans.used >= 0)
-        if planned.size == 0:
-            return
-        states = self.states.used[planned]
-        order = np.argsort(states, kind="stable")
-        planned, states = planned[order], states[order]
-        counts = np.bincount(states, minlength=self._n_states)
-        rank = np.arange(planned.size) - np.repeat(np.cumsum(counts) - counts, counts)
-        most = np.where(counts > few, np.ceil(np.sqrt(counts)), 1)[states]
-        self._lead(width, planned[rank < most])
-        homes, leaders = np.empty(len(self), np.int64), self._leaders.blocks
-        kernels.homes_of(0, len(self), width, leaders, self.states.used, self.beliefs.used, homes)
-        self._shelve_plans(width, planned, homes[planned])
-        bounded = np.flatnonzero((self.uppers.used < self.knowns.used) & (homes >= 0))
-        self._shelve_points(width, bounded, homes[bounded])
+def _grown(arrays: Any, size: int) -> Any:
+    """A named tuple of arrays with room for `size` rows each."""
+    return type(arrays)(*(_resized(array, size) for array in arrays))
 
 
-class Plans:
-    """All plans that were ever found and may still be followed: what they do, and where they go."""
+def empty_store(n_cells: int, widest: int, n_actions: int) -> Store:
+    """A store with nothing in it."""
 
-    def __init__(self, widest: int) -> None:
-        self.vectors, self.layers = Column(np.float64, widest), Column(np.int32)
-        self.states, self.actions = Column(np.int64), Column(np.int32)
-        self.starts, self.links = Column(np.int64), Column(np.int64)
+    def empty(kind: Any, *shape: int) -> Any:
+        return np.empty((0, *shape), kind)
 
-    def __len__(self) -> int:
-        return len(self.actions)
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """All arrays."""
-        return self.vectors, self.layers, self.states, self.actions, self.starts, self.links
-
-    def append(
-        self, layer: int, states: Integers, actions: Indices, vectors: Floats, counts: Integers,
-        links: Integers,
-    ) -> Integers:  # fmt: skip
-        """Add plans with counts[i] links each; returns their numbers."""
-        n = states.size
-        self.starts.extend(len(self.links) + np.cumsum(counts) - counts)
-        self.links.extend(links)
-        self.vectors.extend(vectors)
-        self.layers.extend(np.full(n, layer))
-        self.states.extend(states)
-        self.actions.extend(actions)
-        return np.arange(len(self) - n, len(self))
+    i4, i8, f8, lanes = np.int32, np.int64, np.float64, kernels.LANES
+    heads = [np.full(n_cells, -1, i4) for _ in range(3)]
+    blocks = (*heads, empty(i4), empty(i4), empty(i8, lanes), empty(f8, lanes), empty(f8, lanes))
+    numbers = (empty(i8) for _ in range(4))
+    return Store(
+        kernels.Blocks(*blocks),
+        kernels.Points(
+            empty(i8), empty(f8, widest), empty(f8, n_actions), empty(f8), empty(f8), *numbers
+        ),
+        Plans(empty(f8, widest), empty(i8), empty(i4), empty(i8), empty(i8)),
+        np.full(n_cells, -1), np.full(2, -1, i4), empty(np.uint64), empty(i8),
+        np.array([0, 0, 0, 0, n_cells, 0]),
+    )  # fmt: skip
 
 
 def _least(problem: LumpedProblem) -> Floats:
@@ -296,18 +94,28 @@ def _least(problem: LumpedProblem) -> Floats:
     return worst * np.cumsum(problem.discount ** np.arange(problem.layers))[::-1]
 
 
+class PlanArrays(NamedTuple):
+    """The plans there are, see `kernels.Plans`."""
+
+    vectors: Floats
+    cells: Integers
+    actions: Any
+    starts: Integers
+    links: Integers
+
+
 class Bounds:
     """Lower and upper bounds of one model.
 
     Parameters
     ----------
     clock
-        Its limits say how much may be spent before the search; `check` is called now and then in
-        long work and may raise to stop, and the bounds stay valid.
+        `check` is called now and then in long work and may raise to stop, and the bounds stay
+        valid; of the memory limit a share may be spent before the search.
     threads
         How many share the work; results do not depend on it.
     few
-        Plans of a cell that are all looked at, see `BeliefPoints.arrange`.
+        Plans of a cell that are all looked at, see `kernels.arrange`.
     informed
         Whether to bound values from above by sets of contexts, or by single ones.
 
@@ -315,8 +123,8 @@ class Bounds:
     ----------
     best : (layers, all classes)
         Values of the classes alone, upper bounds.
-    points, plans
-        The `BeliefPoints` of each step, and all `Plans`.
+    store
+        All plans and points.
     start_states, start_points, start_weights
         The model's states in which an episode may begin, the points of step 0 that are the beliefs
         there, and the probabilities of these states.
@@ -326,6 +134,11 @@ class Bounds:
         Arrays of numbers of plans that `collect` keeps too, and renumbers.
     magnitude
         The largest absolute value that enters the bounds.
+    n_backups, work
+        Backups so far, and the outcomes that they looked at.
+    resolution
+        Beliefs whose entries, relative to the largest, round to the same multiples of its inverse
+        are one point.
     """
 
     def __init__(
@@ -336,36 +149,49 @@ class Bounds:
         self.kept: list[Integers] = []
         check = clock.check
         self.lumping = lump(model, self._share_all, check)
-        self.problem = self.lumping.problem
+        problem = self.problem = self.lumping.problem
         flat = self.lumping.flat()
         q = q_values(flat, check, threads)
-        best = np.ascontiguousarray(best_of(flat, q)[:, :, 0])
-        self.best = best
-        least = _least(self.problem)
+        self.best = np.ascontiguousarray(best_of(flat, q)[:, :, 0])
+        least = _least(problem)
         hidden = 0.0 if model.initial_bonus is None else float(np.abs(model.initial_bonus).max())
-        self.magnitude = max(float(np.abs(best).max()), -float(least.min())) + hidden
+        self.magnitude = max(float(np.abs(self.best).max()), -float(least.min())) + hidden
+        self._least_rise = 1e-13 * self.magnitude
         weights = np.where(model.weights > 0.0, model.weights, model.weights.mean())
         leaders = self.lumping.leaders.tolist()
         self.reference = np.concatenate([self.lumping.push(s, weights) for s in leaders])
         starts = np.unique(self.lumping.state[model.initial.any(axis=0)])
-        # Of the limit, not of what is left of it, nor by threads: the same bits in every run.
-        seconds = informed * min(clock.time_limit or _LONGEST, _LONGEST)
-        entries = int(min(_ENTRIES_PER_SECOND * seconds, _SETS_SHARE * clock.memory / 32.0))
-        work = min(_GRID_WORK_PER_SECOND * seconds, _SETS_SHARE * clock.memory / 8.0)
-        sets = informed_sets(
-            self.problem, self.reference, best, starts, entries, work, check, self._share
-        )
-        self.first_actions, first_plans = self._first_policies(flat, q, least)
-        self.tables = Tables(self.problem, sets, first_plans)
-        widest, self.most_outcomes = (
-            int(self.problem.width.max()),
-            int(np.diff(self.problem.starts).max()),
-        )
-        X, A = self.problem.allowed.shape
-        self.points = [BeliefPoints(t, X, widest, A) for t in range(self.problem.layers)]
-        self.plans = Plans(widest)
-        self.resolution = 100.0  # see `HeuristicSearch`
+        self._informed = informed
+        self._sets = InformedSets(
+            problem, self.reference, self.best, starts, _SHARE * min(clock.memory, 2.0**35), check,
+            self._share,
+        )  # fmt: skip
+        self._memory, self._most_outcomes = clock.memory, int(np.diff(problem.starts).max())
+        self.first_actions, *policies = self._first_policies(flat, q, least)
+        self.tables = Tables(problem, self._sets.nothing(), *policies)
+        X, A = problem.allowed.shape
+        widest = int(problem.width.max())
+        self._by_state = np.diff(problem.starts[::A])  # outcomes of all actions
+        self.store = empty_store(problem.layers * X, widest, A)
+        self._arranged = np.zeros(problem.layers * X, np.int64)  # points when cells were arranged
+        self._counted = 0  # points whose cells were counted
+        self._members = np.zeros(problem.layers * X, np.int64)
+        self.n_backups, self.work = 0, 0.0
+        self._scratch: list[Scratch] = []  # working memory that no thread uses now
+        self.resolution = 10000.0
         self.start(model.weights)
+
+    @property
+    def may_inform(self) -> bool:
+        """Whether there is more to be had from sets of contexts."""
+        return self._informed and not self._sets.is_whole
+
+    def inform(self) -> None:
+        """Bound values by sets of contexts more closely than before."""
+        sets, work = self._sets.bounds()
+        self.tables = self.tables._replace(sets=sets)
+        self._scratch.clear()
+        self.work += work / _LOOKS
 
     def _share(self, kernel: Callable[..., Any], n: int, *arguments: Any) -> None:
         """Run a kernel over n items by threads, looking at the clock."""
@@ -378,26 +204,40 @@ class Bounds:
     def _spans(self, n: int) -> list[tuple[int, int]]:
         return blocks(n, max(1, -(-n // (8 * thread_count(self.threads)))))
 
-    def _first_policies(self, flat: LatentMDP, q: Floats, least: Floats) -> tuple[Integers, Floats]:
-        """Actions (layers, X, K) and values (layers, all classes, K) of memoryless policies.
+    def _first_policies(self, flat: LatentMDP, q: Floats, least: Floats) -> tuple[Any, ...]:
+        """Memoryless policies: one for all contexts, and those that are best in single ones.
 
-        Those of the contexts with the largest weights, and one for all contexts at once.
+        Their actions (layers, X, K) and values (K, layers x all classes), and of every class the
+        policy that is best for it alone, 0 if that is not among them.
         """
-        problem, lumping = self.problem, self.lumping
+        problem, lumping, model = self.problem, self.lumping, self.model
         state = np.repeat(np.arange(problem.width.size), problem.width)
         alone = best_actions(flat, q)[..., 0]
-        heaviest = np.argsort(-self.model.weights, kind="stable")[:8]
-        of_class = problem.first[:-1] + lumping.classes[lumping.leaders][:, heaviest].T
         mean = np.zeros((problem.layers, *problem.allowed.shape))
         for values, out in zip(q[..., 0], mean):
             np.add.at(out, state, self.reference[:, None] * values)
         joint = np.where(problem.allowed, mean, -np.inf).argmax(axis=2)
-        actions = np.concatenate([alone[:, of_class].swapaxes(1, 2), joint[:, :, None]], axis=2)
+        # Solving for the values without an end takes as long as hundreds of layers.
+        pairs = state.size * problem.layers
+        outcomes = 1.0 + flat.outcomes.size / problem.allowed.shape[1]
+        cost = outcomes * (problem.layers if problem.ends else 500.0)
+        room = 0.5 * _SHARE * self._memory / (8.0 * pairs)
+        n = int(min(model.n_contexts, max(2.0, _FIRST_LOOKS / cost), max(2.0, room)))
+        heaviest = np.argsort(-model.weights, kind="stable")[:n]
+        of_class = problem.first[:-1] + lumping.classes[lumping.leaders][:, heaviest].T
+        actions = np.concatenate([joint[:, :, None], alone[:, of_class].swapaxes(1, 2)], axis=2)
         try:
             values = policy_values(flat, actions[:, state], self.check)[..., 0]
         except LimitReached:  # of any policy no less is known
-            return actions[:, :, :1], np.tile(least[:, None, None], (1, problem.first[-1], 1))
-        return actions, np.ascontiguousarray(values)
+            actions = actions[:, :, :1]
+            values = np.tile(least[:, None, None], (1, state.size, 1))
+        policy = np.zeros(model.n_contexts, np.int32)
+        policy[heaviest] = np.arange(1, n + 1)
+        policy[policy >= values.shape[2]] = 0
+        within = np.arange(state.size) - problem.first[state]
+        policy_of = policy[lumping.contexts[state, within]]
+        first_plans = np.ascontiguousarray(np.moveaxis(values, 2, 0)).reshape(-1, pairs)
+        return actions, first_plans, policy_of
 
     def start(self, weights: Floats) -> None:
         """Bound V* for these weights of the contexts from now on; all plans and points are kept."""
@@ -411,13 +251,14 @@ class Bounds:
         excluded = states[self.start_weights <= 0.0]
         joint[:, excluded] = model.initial[:, excluded]
         chances = joint.sum(axis=0)
-        beliefs = np.zeros((states.size, self.points[0].beliefs.array.shape[1]))
+        beliefs = np.zeros((states.size, self.store.points.belief.shape[1]))
         for belief, s in zip(beliefs, states.tolist()):
             belief[: self.problem.width[lumping.state[s]]] = lumping.push(
                 s, joint[:, s] / chances[s]
             )
         self.start_states = states
-        self.start_points = self.add(0, lumping.state[states], beliefs)
+        found = self.beliefs_in(lumping.state[states], beliefs)
+        self.start_points = self.locate(found, resolution=1e15)
         self.best_lower, self.best_upper = -np.inf, np.inf
         self.keep_better()
 
@@ -429,167 +270,266 @@ class Bounds:
         steps = math.ceil(math.log(_DEPTH_SHARE) / math.log(self.problem.discount))
         return min(max(1, steps), _DEEPEST)
 
-    def layer(self, t: int) -> int:
-        """Which step of `points` time t has."""
-        return t if self.problem.ends else 0
+    @property
+    def n_points(self) -> int:
+        """How many points there are."""
+        return int(self.store.size[kernels.POINTS])
 
-    def add(self, t: int, states: Integers, beliefs: Floats) -> Integers:
-        """Add points of time t; returns their places."""
-        points = self.points[t]
-        first = len(points)
-        points.append(states, beliefs)
-        n = len(points)
-        is_last = self.problem.ends and t + 1 == self.problem.layers
-        limits, knowns = points.limits.array, points.knowns.array
-        kernels.first_bounds(first, n, self.tables, points.step, is_last, limits, knowns)
-        places = np.arange(first, n)
-        lowers, uppers, items = (
-            np.empty(n - first),
-            np.empty(n - first),
-            np.empty(n - first, np.int64),
+    @property
+    def n_plans(self) -> int:
+        """How many plans there are."""
+        return int(self.store.size[kernels.PLANS])
+
+    @property
+    def plans(self) -> PlanArrays:
+        """All plans, views."""
+        plans, n = self.store.plans, self.n_plans
+        links = plans.link[: self.store.size[kernels.LINKS]]
+        return PlanArrays(
+            plans.vector[:n], plans.cell[:n], plans.action[:n], plans.start[:n], links
         )
-        kernels.bounds_at(0, n - first, self.tables, points.step, places, lowers, uppers, items)
-        points.uppers.array[first:n] = np.minimum(uppers, limits[first:n].max(axis=1))
+
+    def layer_of(self, cells: Integers) -> Integers:
+        """The layers of cells."""
+        return cells // self.problem.width.size
+
+    def points_of_layers(self) -> list[Integers]:
+        """The points of every layer."""
+        layers = self.layer_of(self.store.points.cell[: self.n_points])
+        order = np.argsort(layers, kind="stable")
+        return np.split(order, np.searchsorted(layers[order], np.arange(1, self.problem.layers)))
+
+    def _reserve(self, points: int = 0, plans: int = 0, links: int = 0, blocks: int = 0) -> None:
+        """Make room for so many more."""
+        store, size = self.store, self.store.size
+        if size[kernels.POINTS] + points > len(store.keys):
+            n = int(1.5 * (size[kernels.POINTS] + points))
+            store = store._replace(points=_grown(store.points, n), keys=_resized(store.keys, n))
+        if size[kernels.PLANS] + plans > len(store.plans.cell):
+            n, link = int(1.5 * (size[kernels.PLANS] + plans)), store.plans.link
+            store = store._replace(plans=_grown(store.plans, n)._replace(link=link))
+        if size[kernels.LINKS] + links > len(store.plans.link):
+            n = int(1.5 * (size[kernels.LINKS] + links))
+            store = store._replace(plans=store.plans._replace(link=_resized(store.plans.link, n)))
+        if size[kernels.BLOCKS] - size[kernels.FREE] + blocks > len(store.blocks.link):
+            n, old = int(1.5 * (size[kernels.BLOCKS] + blocks)), store.blocks
+            widest = store.plans.vector.shape[1]
+            store = store._replace(
+                blocks=old._replace(
+                    link=_resized(old.link, n), fill=_resized(old.fill, n),
+                    item=_resized(old.item, n), gain=_resized(old.gain, n),
+                    entry=_resized(old.entry, n * widest),
+                ),
+                free=_resized(store.free, n),
+            )  # fmt: skip
+        self.store = store
+        if 2 * (size[kernels.POINTS] + points) > len(store.slots):
+            self._rehash(int(size[kernels.POINTS] + points))
+
+    def _rehash(self, points: int) -> None:
+        """Find points by their keys again, with room for so many."""
+        slots = np.full(1 << (2 * points + 2).bit_length(), -1, np.int32)
+        self.store = self.store._replace(slots=slots)
+        kernels.rehash(self.tables, self.store, self.resolution)
+
+    def locate(
+        self, found: Expansion, chosen: Integers | None = None, resolution: float | None = None
+    ) -> Integers:
+        """The points at chosen entries of an expansion; those that are new are added."""
+        chosen = np.arange(found.cells.size) if chosen is None else chosen
+        self._reserve(points=chosen.size)
+        places = np.empty(chosen.size, np.int64)
+        resolution = self.resolution if resolution is None else resolution
+        kernels.locate(self.tables, self.store, found, chosen, resolution, places)
         return places
 
-    def locate(self, t: int, states: Integers, beliefs: Floats) -> Integers:
-        """Places of beliefs among the points of time t; those that are new are added."""
-        points = self.points[t]
-        names = self._keys(states, beliefs)
-        places = np.array([points.places.get(name, -1) for name in names], np.int64)
-        missing = np.flatnonzero(places < 0)
-        if missing.size:
-            fresh = dict[int, int]()  # key -> the first belief that has it
-            for i in missing.tolist():
-                fresh.setdefault(names[i], i)
-            new = np.array(list(fresh.values()))
-            points.places.update(zip(fresh, self.add(t, states[new], beliefs[new]).tolist()))
-            places[missing] = [points.places[names[i]] for i in missing.tolist()]
-        return places
-
-    def _keys(self, states: Integers, beliefs: Floats) -> list[int]:
-        keys = np.empty(states.size, np.uint64)
-        kernels.keys_of(self.problem.width, states, beliefs, self.resolution, keys)
-        return keys.tolist()
-
-    def arrange(self, t: int) -> None:
-        """Arrange the plans and points of a step."""
-        self.points[t].arrange(self.problem.width, self.few)
+    def beliefs_in(self, cells: Integers, beliefs: Floats) -> Expansion:
+        """Beliefs of cells as an expansion; of their bounds only Q-MDP's is known."""
+        layers, states = np.divmod(cells, self.problem.width.size)
+        places = self.problem.first[states][:, None] + np.arange(beliefs.shape[1])
+        # Beyond the classes of a state beliefs are 0, whatever stands there.
+        values = self.best[layers[:, None], np.minimum(places, self.problem.first[-1] - 1)]
+        knowns = (beliefs * values).sum(axis=1)
+        n, nothing = cells.size, np.full(cells.size, -np.inf)
+        return Expansion(cells, beliefs, np.ones(n), nothing, knowns, knowns, np.full(n, -1))
 
     def refine(self, factor: float) -> None:
         """Tell beliefs apart so many times as finely, and look at so many times as many plans."""
         self.resolution *= factor
         self.few *= factor
-        for points in self.points:
-            names = self._keys(points.states.used, points.beliefs.used)
-            points.places = dict(zip(names[::-1], range(len(names) - 1, -1, -1)))
+        self._rehash(self.n_points)
 
-    def expand(self, t: int, chosen: Integers, weights: Floats, actions: Integers) -> Expansion:
-        """Expansion of chosen points of time t after their actions."""
-        now, later = self.points[t].step, self.points[self.layer(t + 1)].step
-        rows = now.states[chosen] * self.model.n_actions + actions
-        counts = np.diff(self.problem.starts)[rows]
-        n, widest = int(counts.sum()), now.beliefs.shape[1]
-        out = Expansion(np.empty(n, np.int64), np.zeros((n, widest)), np.empty(n), np.empty(n))
-        begins = np.cumsum(counts) - counts
-        self._share(
-            kernels.expand,
-            chosen.size,
-            self.tables,
-            now,
-            later,
-            chosen,
-            actions,
-            weights,
-            begins,
-            out,
-        )
+    def expand(self, chosen: Integers, weights: Floats, actions: Integers) -> Expansion:
+        """What may follow points, which are not of the last step."""
+        states = self.store.points.cell[chosen] % self.problem.width.size
+        counts = np.diff(self.problem.starts)[states * self.model.n_actions + actions]
+        out = self._expansion(int(counts.sum()))
+        places = np.cumsum(counts) - counts
+        self._work(kernels.EXPAND, chosen, actions=actions, weights=weights, places=places, out=out)
         return out
 
-    def back_up(self, t: int, chosen: Integers, above: Flags) -> float:
-        """Back up the lower bound at chosen points of time t, and the upper at those `above`.
+    def _expansion(self, n: int) -> Expansion:
+        beliefs = np.zeros((n, self.store.points.belief.shape[1]))
+        return Expansion(
+            np.empty(n, np.int64), beliefs, np.empty(n), np.empty(n), np.empty(n), np.empty(n),
+            np.empty(n, np.int64),
+        )  # fmt: skip
+
+    def _backups(self, n: int) -> Backups:
+        widest, most = self.store.points.belief.shape[1], self._most_outcomes
+        i8 = np.int64
+        return Backups(
+            np.empty((n, 2)), np.empty(n, i8), np.empty(n, i8), np.empty((n, widest)),
+            np.empty((n, most), i8),
+        )  # fmt: skip
+
+    def _work(self, task: int, chosen: Integers, **arguments: Any) -> None:
+        """Run a task of `kernels.work` at chosen points, by threads."""
+        given = self._arguments(task, chosen, **arguments)
+
+        def run(start: int, stop: int) -> None:
+            scratch = self._scratch.pop() if self._scratch else self._make_scratch()
+            kernels.work(start, stop, *given, scratch)
+            self._scratch.append(scratch)
+
+        run_blocks(run, self._spans(chosen.size), self.threads, self.check)
+
+    def _arguments(
+        self, task: int, chosen: Integers, actions: Any = None, weights: Any = None,
+        places: Any = None, above: Any = None, out: Any = None, backups: Any = None,
+        trials: Any = None,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        """The arguments of `kernels.work`; those that a task does not need are empty."""
+        i8 = np.empty(0, np.int64)
+        nothing = Trials(i8, np.empty(0), 0, 0.0, 0.0, 0.0)
+        return (
+            task, self.tables, self.store, chosen,
+            np.full(chosen.size, -1) if actions is None else actions,
+            np.ones(chosen.size) if weights is None else weights,
+            i8 if places is None else places, np.empty(0, np.bool_) if above is None else above,
+            out or self._expansion(0), backups or self._backups(0), trials or nothing,
+        )  # fmt: skip
+
+    def _make_scratch(self) -> Scratch:
+        widest, A = self.store.points.belief.shape[1], self.model.n_actions
+        link, tried = np.empty(self._most_outcomes, np.int64), np.empty(A, np.bool_)
+        room = self._sets.make_room(self.tables.sets)
+        return Scratch(np.empty(widest), np.empty(widest), np.empty(widest), link, tried, room)
+
+    def back_up(self, chosen: Integers, above: Flags) -> float:
+        """Back up the lower bound at chosen points of one layer, and the upper at those `above`.
 
         Returns by how much the lower bound rose at most.
         """
-        points, n = self.points[t], chosen.size
-        is_last = self.problem.ends and t + 1 == self.problem.layers
-        later = points if is_last else self.points[self.layer(t + 1)]
-        lowers, homes = np.empty((n, 2)), np.empty(n, np.int64)
-        vectors = np.zeros((n, points.beliefs.array.shape[1]))
-        labels, links = np.zeros(n, np.int32), np.zeros((n, self.most_outcomes), np.int32)
-        self._share(
-            kernels.back_up, n, self.tables, points.step, later.step, is_last, chosen, above,
-            points.limits.array, lowers, homes, vectors, labels, links,
+        widest, most = self.store.points.belief.shape[1], self._most_outcomes
+        risen, at_once = 0.0, max(256, _AT_ONCE // (widest + most))
+        for begin in range(0, chosen.size, at_once):
+            some, up = chosen[begin : begin + at_once], above[begin : begin + at_once]
+            backups = self._backups(some.size)
+            self._work(kernels.BACK_UP, some, above=up, backups=backups)
+            self._reserve(plans=some.size, links=some.size * most, blocks=2 * some.size)
+            kernels.record_all(self.tables, self.store, some, up, backups, self._least_rise)
+            rises = backups.lower[:, 1] - backups.lower[:, 0]
+            risen = max(risen, float(rises.max(initial=0.0)))
+            self._count(some)
+        return risen
+
+    def _count(self, chosen: Integers) -> None:
+        states = self.store.points.cell[chosen] % self.problem.width.size
+        self.n_backups += chosen.size
+        self.work += float(self._by_state[states].sum())
+
+    def run_trials(self, share: float) -> None:
+        """Some trials from the start, each until the gap is below a share of that at the start."""
+        depth = self.depth
+        # So many that a call is worth it, and that the clock is looked at often enough.
+        cost = float(self._by_state.mean()) * (depth + 1) * float(self.problem.width.max())
+        count = max(1, min(64, int(_AT_ONCE / cost)))
+        most = count * (depth + 1)
+        self._reserve(most, most, most * self._most_outcomes, 2 * most)
+        lowers, uppers, _ = self.bounds_at(self.start_points)
+        gaps = self.start_weights * np.maximum(uppers - lowers, 0.0)
+        path = np.empty(depth + 1, np.int64)
+        trials = Trials(path, gaps, count, share, self.resolution, self._least_rise)
+        given = self._arguments(
+            kernels.TRIALS, self.start_points, weights=self.start_weights,
+            actions=np.zeros(gaps.size, np.int64), out=self._expansion(self._most_outcomes),
+            backups=self._backups(1), trials=trials,
         )  # fmt: skip
-        better = lowers[:, 1] > lowers[:, 0] + 1e-13 * self.magnitude
-        mine = chosen[better]
-        if mine.size:
-            states = points.states.array[mine]
-            rows = states * self.model.n_actions + labels[better]
-            counts = (
-                np.zeros(mine.size, np.int64) if is_last else np.diff(self.problem.starts)[rows]
-            )
-            items = links[better][np.arange(self.most_outcomes) < counts[:, None]].astype(np.int64)
-            ids = np.where(items >= 0, later.plans.array[items], items)
-            points.vectors.array[mine] = vectors[better]
-            points.plans.array[mine] = self.plans.append(
-                t, states, labels[better], vectors[better], counts, ids
-            )
-        tops = points.limits.array[chosen].max(axis=1)
-        uppers = points.uppers.array[chosen]
-        fell = above & ((tops < uppers) | ~points.is_found(chosen))
-        points.uppers.array[chosen] = np.minimum(tops, uppers)
-        # A point without a plan has none to be found by: its bound is put beside others' plans.
-        homes = np.concatenate([homes[better], homes[fell]])
-        points.put(self.problem.width, mine, chosen[fell], homes)
-        return float((lowers[:, 1] - lowers[:, 0]).max(initial=0.0))
+        n_backups = kernels.work(0, 1, *given, self._make_scratch())
+        self.n_backups += n_backups
+        self.work += 2.0 * n_backups * float(self._by_state.mean())  # forth and back
+
+    def arrange(self, cells: Integers) -> None:
+        """Arrange the plans and points of cells."""
+        points = int(self._members[cells].sum())
+        leaders = int(np.ceil(np.sqrt(self._members[cells])).sum())
+        self._reserve(blocks=2 * points // kernels.LANES + 3 * leaders + 3 * cells.size)
+        owners = int(self.store.size[kernels.OWNERS]) + leaders
+        if owners > len(self.store.blocks.plans):
+            old = self.store.blocks
+            plans, heads = _resized(old.plans, 2 * owners), _resized(old.points, 2 * owners)
+            self.store = self.store._replace(blocks=old._replace(plans=plans, points=heads))
+        mass = np.empty(self.store.points.belief.shape[1])
+        kernels.arrange(self.tables, self.store, cells, self.few, self._least_rise, mass)
+        self._arranged[cells] = self._members[cells]
+
+    def arrange_grown(self, factor: float = 2.0) -> None:
+        """Arrange the cells with so many times as many points as when they were arranged."""
+        fresh = self.store.points.cell[self._counted : self.n_points]
+        self._members += np.bincount(fresh, minlength=self._members.size)
+        self._counted = self.n_points
+        grown = (self._members > factor * self._arranged) & (self._members > self.few)
+        self.arrange(np.flatnonzero(grown))
 
     def keep_better(self) -> None:
         """Keep the better of the bounds at the start before and now."""
-        lowers, uppers, items = self._at_start()
+        lowers, uppers, items = self.bounds_at(self.start_points)
         lower = self.constant + float(self.start_weights @ lowers)
         if lower > self.best_lower:
-            plans = np.where(items >= 0, self.points[0].plans.array[items], items)
-            self.best_plans, self.best_lower = plans, lower
+            self.best_plans, self.best_lower = items, lower
         upper = min(self.best_upper, self.constant + float(self.start_weights @ uppers))
         self.best_upper = enclosing(self.best_lower, upper, self.magnitude)
 
-    @property
-    def n_points(self) -> int:
-        """Points of all steps."""
-        return sum(len(points) for points in self.points)
+    def bounds_at(self, points: Integers) -> tuple[Floats, Floats, Integers]:
+        """The lower and upper bounds at points, and the plans that attain the lower ones."""
+        found, places = self._expansion(points.size), np.arange(points.size)
+        given = self._arguments(kernels.EXPAND, points, places=places, out=found)
+        kernels.work(0, points.size, *given, self._make_scratch())
+        uppers = np.minimum(found.uppers, self.store.points.upper[points])
+        return found.lowers, uppers, found.plans
 
     @property
     def nbytes(self) -> float:
         """The memory that the bounds take."""
-        columns = (*self.problem[:11], *self.tables.sets, self.tables.first_plans, self.best)
-        fixed = sum(np.asarray(array).nbytes for array in columns)
-        plans = sum(column.array.nbytes for column in self.plans.columns)
-        return float(fixed + plans + sum(points.nbytes for points in self.points))
+        store = self.store
+        arrays = (
+            *self.problem[:11], *self.tables.sets, self.tables.first_plans, self.best,
+            *store.blocks, *store.points, *store.plans, store.slots, store.keys, store.free,
+        )  # fmt: skip
+        return float(sum(np.asarray(array).nbytes for array in arrays))
 
     def collect(self) -> None:
         """Drop the plans that no point has and none that is kept is linked to."""
-        plans = self.plans
-        wanted = np.zeros(len(plans), np.bool_)
-        others = [self.best_plans, *self.kept]
-        roots = [points.plans.used for points in self.points] + others
-        counts = np.diff(np.append(plans.starts.used, len(plans.links)))
+        store, plans, n = self.store, self.plans, self.n_plans
+        wanted = np.zeros(n, np.bool_)
+        of_points = store.points.plan[: self.n_points]
+        roots = [of_points, self.best_plans, *self.kept]
+        counts = np.diff(np.append(plans.starts, len(plans.links)))
         first = np.concatenate(roots)
-        kernels.mark(first[first >= 0], plans.starts.used, counts, plans.links.used, wanted)
+        kernels.mark(first[first >= 0], plans.starts, counts, plans.links, wanted)
         number = np.where(wanted, np.cumsum(wanted) - 1, -1)
-        links = plans.links.used[np.repeat(wanted, counts)]
-        kept = Plans(plans.vectors.array.shape[1])
-        kept.starts.extend(np.cumsum(counts[wanted]) - counts[wanted])
-        kept.links.extend(np.where(links >= 0, number[np.maximum(links, 0)], links))
-        for new, old in zip(kept.columns[:4], plans.columns[:4]):
-            new.extend(old.used[wanted])
-        self.plans = kept
+        links = plans.links[np.repeat(wanted, counts)]
+        kept = Plans(
+            plans.vectors[wanted], plans.cells[wanted], plans.actions[wanted],
+            np.cumsum(counts[wanted]) - counts[wanted],
+            np.where(links >= 0, number[np.maximum(links, 0)], links),
+        )  # fmt: skip
+        store.size[kernels.PLANS], store.size[kernels.LINKS] = len(kept.cell), len(kept.link)
+        self.store = store._replace(plans=kept)
         for numbers in roots:
             found = numbers >= 0
             numbers[found] = number[numbers[found]]
-
-    def _at_start(self) -> tuple[Floats, Floats, Integers]:
-        n, points = self.start_points.size, self.points[0]
-        lowers, uppers, items = np.empty(n), np.empty(n), np.empty(n, np.int64)
-        kernels.bounds_at(0, n, self.tables, points.step, self.start_points, lowers, uppers, items)
-        return lowers, np.minimum(uppers, points.uppers.array[self.start_points]), items
+        lanes = store.points.plan_lane[: self.n_points]
+        found = lanes >= 0
+        store.blocks.item.reshape(-1)[lanes[found]] = of_points[found]

@@ -1,10 +1,10 @@
-"""Loops of the search: both bounds of V* at a belief, their backups, and successors.
+"""Loops of the search: both bounds of V* at a belief, their backups, successors and trials.
 
-Points, plans and their blocks belong to a step: a time, or all times where there is no end. A cell
-is a state of the lumped problem at a step. Beliefs and plans of a cell have as many entries as its
-state has classes; rows of arrays (n, widest) have room for more.
+A cell is a state of the lumped problem at a time step, layer x X + x, or the state alone where
+there is no end. Beliefs and plans of a cell have as many entries as its state has classes; rows of
+arrays (n, widest) have room for more.
 
-Where a loop is `HOT`, so is what it calls: see `kernels_lumping`.
+`INNER` loops become part of the kernels that call them, see `kernels_lumping`.
 """
 
 from typing import NamedTuple
@@ -12,40 +12,15 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from latentmdp.planning.hsvi.kernels_lumping import HOT, mix
-from latentmdp.planning.hsvi.kernels_sets import Sets, make_room, push, set_bound
+from latentmdp.planning.hsvi.kernels_lumping import INNER, KERNEL, mix
+from latentmdp.planning.hsvi.kernels_sets import NOTHING, Room, Sets, set_bound
 from latentmdp.planning.hsvi.lumping import LumpedProblem
 
 LANES = 8
 """Vectors of a block, multiplied side by side: enough sums in flight to keep the processor busy."""
 
-NOTHING = 1e-12
-"""A share of a mass that rounding may leave of it."""
-
-
-class Blocks(NamedTuple):
-    """Vectors by cell, or by leader: a linked list of blocks of `LANES`, entries side by side."""
-
-    head: np.ndarray  # the newest block of each cell or leader, -1 for none
-    link: np.ndarray  # (blocks,): the block before it, -1 at the end
-    fill: np.ndarray  # (blocks,): lanes in use
-    place: np.ndarray  # (blocks,): the row of `entry` where it begins, one row for each class
-    item: np.ndarray  # (blocks, LANES): which leader or point a lane holds
-    gain: np.ndarray  # (blocks, LANES): of a point, what it gains over a known context; else 0
-    entry: np.ndarray  # (rows, LANES)
-
-
-class ArrangedStep(NamedTuple):
-    """The points of a step, arranged for search. Each point has the plan that was found there."""
-
-    leaders: Blocks  # by cell: plans that lead others, which are at their best where these are
-    plans: Blocks  # by leader
-    points: Blocks  # by leader; entries are 1 / belief
-    states: np.ndarray  # (n,)
-    beliefs: np.ndarray  # (n, widest)
-    uppers: np.ndarray  # (n,)
-    vectors: np.ndarray  # (n, widest): the plans
-    layer: int
+BLANK = -1e300
+"""An entry of no plan: below all values, and finite, so that a product with 0 is 0."""
 
 
 class Tables(NamedTuple):
@@ -53,24 +28,93 @@ class Tables(NamedTuple):
 
     problem: LumpedProblem
     sets: Sets
-    first_plans: np.ndarray  # (layers, all classes, K): values of policies that ask no questions
+    first_plans: np.ndarray  # (K, layers x all classes): values of policies that ask no questions
+    policy_of: np.ndarray  # (all classes,): which of them is best for a class alone, 0 if unknown
 
 
-@njit(**HOT, fastmath={"contract"})
-def best_of_block(blocks, block, width, mass):
-    """The largest product of a block's vectors with `mass`, and its lane."""
-    row = np.uint64(blocks.place[block])
+class Blocks(NamedTuple):
+    """Vectors by owner: linked lists of blocks of `LANES`, whose entries lie side by side.
+
+    A cell owns its leaders, plans that stand for those around them; a leader owns plans and points.
+    The first owners are the cells themselves, as leaders: of everything, where plans are few.
+    """
+
+    leaders: np.ndarray  # (cells,): the newest block of leaders of each cell, -1 for none
+    plans: np.ndarray  # (owners,): the newest block of plans
+    points: np.ndarray  # (owners,): the newest block of points; their entries are 1 / belief
+    link: np.ndarray  # (blocks,): the block before it, -1 at the end
+    fill: np.ndarray  # (blocks,): lanes in use
+    item: np.ndarray  # (blocks, LANES): which leader, plan or point a lane holds
+    gain: np.ndarray  # (blocks, LANES): of a point, what it gains over the bound of the sets
+    entry: np.ndarray  # (blocks x widest, LANES)
+
+
+class Points(NamedTuple):
+    """Beliefs, each with bounds from above and, once backed up, with a plan."""
+
+    cell: np.ndarray  # (n,)
+    belief: np.ndarray  # (n, widest)
+    limit: np.ndarray  # (n, A): upper bounds of the action values, -inf where one is not allowed
+    known: np.ndarray  # (n,): the bound of the sets
+    upper: np.ndarray  # (n,)
+    plan: np.ndarray  # (n,): -1 for none
+    plan_lane: np.ndarray  # (n,): block x LANES + lane of its plan, -1 for none
+    point_lane: np.ndarray  # (n,): of the point itself
+    sibling: np.ndarray  # (n,): the point of the same cell before it, -1 at the end
+
+
+class Plans(NamedTuple):
+    """Plans: what they earn, what they do, and with which plans they go on."""
+
+    vector: np.ndarray  # (n, widest)
+    cell: np.ndarray  # (n,)
+    action: np.ndarray  # (n,)
+    start: np.ndarray  # (n,): where its links begin
+    link: np.ndarray  # a plan for each outcome; -1 - k for policy k of those that ask no questions
+
+
+class Store(NamedTuple):
+    """All that grows. `size` counts points, plans, links, blocks, owners and free blocks."""
+
+    blocks: Blocks
+    points: Points
+    plans: Plans
+    newest: np.ndarray  # (cells,): the newest point of each cell, -1 for none
+    slots: np.ndarray  # (2^k,): points by the hash of their keys, -1 where there is none
+    keys: np.ndarray  # (n,): see `key_of`
+    free: np.ndarray  # blocks that may be used again
+    size: np.ndarray  # (6,)
+
+
+POINTS, PLANS, LINKS, BLOCKS, OWNERS, FREE = range(6)
+
+
+class Scratch(NamedTuple):
+    """Working memory of one thread."""
+
+    mass: np.ndarray  # (widest,)
+    rest: np.ndarray  # (widest,)
+    vector: np.ndarray  # (widest,): a plan that is tried
+    link: np.ndarray  # (most outcomes,): its links
+    tried: np.ndarray  # (A,)
+    room: Room
+
+
+@njit(**INNER)
+def best_lane(entry, start, width, mass):
+    """The largest product with `mass` of the vectors of a block, and its lane."""
+    row = np.uint64(start)
     a = b = c = d = e = f = g = h = 0.0
     for i in range(width):
         m = mass[i]
-        a += m * blocks.entry[row, 0]
-        b += m * blocks.entry[row, 1]
-        c += m * blocks.entry[row, 2]
-        d += m * blocks.entry[row, 3]
-        e += m * blocks.entry[row, 4]
-        f += m * blocks.entry[row, 5]
-        g += m * blocks.entry[row, 6]
-        h += m * blocks.entry[row, 7]
+        a += m * entry[row, 0]
+        b += m * entry[row, 1]
+        c += m * entry[row, 2]
+        d += m * entry[row, 3]
+        e += m * entry[row, 4]
+        f += m * entry[row, 5]
+        g += m * entry[row, 6]
+        h += m * entry[row, 7]
         row += np.uint64(1)
     top = max(max(max(a, b), max(c, d)), max(max(e, f), max(g, h)))
     lane = 0 if a == top else 1 if b == top else 2 if c == top else 3 if d == top else (
@@ -79,50 +123,61 @@ def best_of_block(blocks, block, width, mass):
     return top, lane
 
 
-@njit(**HOT)
-def best_leaders(leaders, x, width, mass):
-    """The two leaders of a cell that are best at `mass`, or -1; each the best of its block."""
+@njit(**INNER)
+def best_leaders(blocks, cell, width, widest, mass):
+    """The two leaders of a cell that are best at `mass`, each the best of its block; -1 for none.
+
+    A cell without leaders leads itself.
+    """
     best, second, one, two = -np.inf, -np.inf, -1, -1
-    block = leaders.head[x]
+    block = blocks.leaders[cell]
+    if block < 0:
+        return cell, two
     while block >= 0:
-        top, lane = best_of_block(leaders, block, width, mass)
-        item = leaders.item[block, lane]
+        top, lane = best_lane(blocks.entry, block * widest, width, mass)
+        item = blocks.item[block, lane]
         if top > best:
             best, second, one, two = top, best, item, one
         elif top > second:
             second, two = top, item
-        block = leaders.link[block]
+        block = blocks.link[block]
     return one, two
 
 
-@njit(**HOT)
-def best_plan(tables, step, x, mass, one, two):
+@njit(**INNER)
+def best_plan(tables, store, cell, x, mass, one, two):
     """The plan that is best at an unnormalised belief of a cell, and its value there.
 
-    A plan is that of a point, or -1 - k for policy k of those that ask no questions. Beside these,
-    the plans of two leaders are looked at: another may be better, and any is a lower bound.
+    Looked at are, of the policies that ask no questions (-1 - k), that for all contexts and that of
+    the likeliest class, and the plans of two leaders: another may be better, and any is a lower
+    bound.
     """
-    first, width = tables.problem.first[x], tables.problem.width[x]
-    best, item = -np.inf, -1
-    for k in range(tables.first_plans.shape[2]):
-        value = 0.0
+    problem, blocks, policies = tables.problem, store.blocks, tables.first_plans
+    X, width, widest = problem.width.shape[0], problem.width[x], store.plans.vector.shape[1]
+    row, first = cell // X * problem.first[X] + problem.first[x], problem.first[x]
+    best, item, largest, policy, value = 0.0, -1, 0.0, 0, 0.0
+    for c in range(width):
+        best += mass[c] * policies[0, row + c]
+        if mass[c] > largest and tables.policy_of[first + c] > 0:
+            largest, policy = mass[c], tables.policy_of[first + c]
+    if policy > 0:
         for c in range(width):
-            value += mass[c] * tables.first_plans[step.layer, first + c, k]
+            value += mass[c] * policies[policy, row + c]
         if value > best:
-            best, item = value, -1 - k
+            best, item = value, -1 - policy
     for which in range(2):
         leader = one if which == 0 else two
-        block = step.plans.head[leader] if leader >= 0 else -1
+        block = blocks.plans[leader] if leader >= 0 else -1
         while block >= 0:
-            top, lane = best_of_block(step.plans, block, width, mass)
+            top, lane = best_lane(blocks.entry, block * widest, width, mass)
             if top > best:
-                best, item = top, step.plans.item[block, lane]
-            block = step.plans.link[block]
+                best, item = top, blocks.item[block, lane]
+            block = blocks.link[block]
     return item, best
 
 
-@njit(**HOT)
-def best_point(points, one, two, width, mass):
+@njit(**INNER)
+def best_point(blocks, one, two, width, widest, mass):
     """The point of two leaders that promises the largest gain, ratio x gain: (point, ratio, same).
 
     The ratio is the largest r with r b <= mass. A product 0 inf is no limit, and compares false.
@@ -133,16 +188,16 @@ def best_point(points, one, two, width, mass):
         total += mass[i]
     for which in range(2):
         leader = one if which == 0 else two
-        block = points.head[leader] if leader >= 0 else -1
+        block = blocks.points[leader] if leader >= 0 else -1
         while block >= 0:
-            row = np.uint64(points.place[block])
+            row = np.uint64(block * widest)
             a = b = c = d = e = f = g = h = np.inf
             for i in range(width):
                 m = mass[i]
-                p, q = m * points.entry[row, 0], m * points.entry[row, 1]
-                r, s = m * points.entry[row, 2], m * points.entry[row, 3]
-                t, u = m * points.entry[row, 4], m * points.entry[row, 5]
-                v, w = m * points.entry[row, 6], m * points.entry[row, 7]
+                p, q = m * blocks.entry[row, 0], m * blocks.entry[row, 1]
+                r, s = m * blocks.entry[row, 2], m * blocks.entry[row, 3]
+                t, u = m * blocks.entry[row, 4], m * blocks.entry[row, 5]
+                v, w = m * blocks.entry[row, 6], m * blocks.entry[row, 7]
                 row += np.uint64(1)
                 a = p if p < a else a
                 b = q if q < b else b
@@ -153,266 +208,550 @@ def best_point(points, one, two, width, mass):
                 g = v if v < g else g
                 h = w if w < h else h
             for lane, value in enumerate((a, b, c, d, e, f, g, h)):
-                if value * points.gain[block, lane] > best:
-                    best, item = value * points.gain[block, lane], points.item[block, lane]
+                if value * blocks.gain[block, lane] > best:
+                    best, item = value * blocks.gain[block, lane], blocks.item[block, lane]
                     ratio = value
-                if value >= (1.0 - 1e-9) * total and points.gain[block, lane] > 0.0:
-                    same = points.item[block, lane]
-            block = points.link[block]
+                if value >= (1.0 - 1e-9) * total and blocks.gain[block, lane] > 0.0:
+                    same = blocks.item[block, lane]
+            block = blocks.link[block]
     return item, ratio, same
 
 
-@njit(**HOT)
-def upper_bound(tables, step, x, mass, one, two, rest, room):
-    """The upper bound at an unnormalised belief of a cell; `rest` and `room` are working memory.
+@njit(**INNER)
+def upper_bound(tables, store, cell, x, mass, one, two, scratch):
+    """The upper bound at an unnormalised belief of a cell, and that of the sets alone.
 
     That of the sets, or r U(b) + that of the sets for mass - r b, with b a point of the cell.
     """
-    problem, sets = tables.problem, tables.sets
-    width = problem.width[x]
-    bound = set_bound(sets, problem, step.layer, x, mass, room)
-    i, ratio, same = best_point(step.points, one, two, width, mass)
-    if same >= 0:
-        total = 0.0
-        for c in range(width):
-            total += mass[c]
-        bound = min(bound, total * step.uppers[same])
-    if i >= 0:
-        for c in range(width):
-            left = mass[c] - ratio * step.beliefs[i, c]
-            rest[c] = left if left > NOTHING * mass[c] else 0.0
-        other = ratio * step.uppers[i] + set_bound(sets, problem, step.layer, x, rest, room)
+    problem, points, rest = tables.problem, store.points, scratch.rest
+    width, layer, total = problem.width[x], cell // problem.width.shape[0], 0.0
+    i, ratio, same = best_point(store.blocks, one, two, width, points.belief.shape[1], mass)
+    for c in range(width):
+        rest[c] = mass[c]
+        total += mass[c]
+    bound = total * points.upper[same] if same >= 0 else np.inf
+    known, base = 0.0, 0.0
+    for which in range(2):  # one copy of a long loop is compiled
+        other = base + set_bound(tables.sets, problem, layer, x, rest, scratch.room)
         bound = min(bound, other)
-    return bound
+        if which == 0:
+            known = other
+        if i < 0:
+            break
+        base = ratio * points.upper[i]
+        for c in range(width):
+            left = mass[c] - ratio * points.belief[i, c]
+            rest[c] = left if left > NOTHING * mass[c] else 0.0
+    return bound, known
 
 
-@njit(**HOT)
-def next_action(limits, i, tried):
+@njit(**INNER)
+def next_action(limit, i, tried):
     """The action of point i with the largest limit that was not tried, marked as tried."""
     best = -1
     for a in range(tried.shape[0]):
-        if not tried[a] and (best < 0 or limits[i, a] > limits[i, best]):
+        if not tried[a] and (best < 0 or limit[i, a] > limit[i, best]):
             best = a
     tried[best] = True
     return best
 
 
-@njit(**HOT)
-def add_plan(tables, later, k, y, width, item, vector):
-    """Add discount P(k | class) alpha to `vector`, where alpha is a plan of the next step."""
+@njit(**INNER)
+def add_plan(tables, store, k, later, width, item, vector):
+    """Add discount P(k | class) alpha to `vector`, where alpha is a plan of the cell `later`."""
     problem = tables.problem
     pattern, shift, discount = problem.pattern[k], problem.shift[k], problem.discount
-    first = problem.first[y]
+    X = problem.width.shape[0]
+    row = later // X * problem.first[X] + problem.first[problem.next_state[k]]
     for c in range(width):
         target = c if shift < 0 else problem.target[shift + c]
         if item >= 0:
-            alpha = later.vectors[item, target]
+            alpha = store.plans.vector[item, target]
         else:
-            alpha = tables.first_plans[later.layer, first + target, -1 - item]
+            alpha = tables.first_plans[-1 - item, row + target]
         vector[c] += discount * problem.probs[pattern + c] * alpha
 
 
-@njit(cache=True, nogil=True)
-def first_bounds(start, stop, tables, step, is_last, limits, knowns):
-    """Bounds of the points start..stop-1 if the context were known after one step, and at once.
+@njit(**INNER)
+def first_cell_after(problem, cell):
+    """The cell of state 0 a step later; -1 after the last step."""
+    X = problem.width.shape[0]
+    if not problem.ends:
+        return 0
+    layer = cell // X + 1
+    return layer * X if layer < problem.layers else -1
 
-    Fills limits (n, A), of the actions, -inf where one is not allowed and 0 in a terminal state,
-    and knowns (n,).
+
+@njit(**KERNEL)
+def bounds_of(tables, store, cell, mass, above, scratch):
+    """Both bounds at an unnormalised belief: (lower, upper, that by sets, best plan, leader).
+
+    The upper ones only if `above`. It is called, not inlined, so that it is compiled once; for that
+    `above` must not be a constant, which numba would compile a version for.
     """
-    problem, best = tables.problem, tables.sets.best
-    A = problem.allowed.shape[1]
-    mass = np.empty(problem.width.max())
-    later = step.layer + 1 if problem.ends else step.layer
-    for i in range(start, stop):
-        x, over, belief = step.states[i], True, step.beliefs[i]
-        width = problem.width[x]
-        knowns[i] = 0.0
-        for c in range(width):
-            knowns[i] += belief[c] * best[step.layer, problem.first[x] + c]
+    x = cell % tables.problem.width.shape[0]
+    width, widest = tables.problem.width[x], store.points.belief.shape[1]
+    one, two = best_leaders(store.blocks, cell, width, widest, mass)
+    item, lower = best_plan(tables, store, cell, x, mass, one, two)
+    upper = known = 0.0
+    if above:
+        upper, known = upper_bound(tables, store, cell, x, mass, one, two, scratch)
+    return lower, upper, known, item, one
+
+
+@njit(**INNER)
+def bound_actions(tables, points, i):
+    """Fill the limits of a new point: what an action earns if the context were known after it.
+
+    They are -inf where an action is not allowed and 0 in a terminal state. Returns the largest.
+    """
+    problem, best, limit, belief = tables.problem, tables.sets.best, points.limit, points.belief
+    next_state, pattern, shift = problem.next_state, problem.pattern, problem.shift
+    probs, target, first = problem.probs, problem.target, problem.first
+    earned, pay, starts = problem.earned, problem.pay, problem.starts
+    X, A = problem.allowed.shape
+    cell = points.cell[i]
+    x, later, over, top = cell % X, first_cell_after(problem, cell), True, -np.inf
+    for a in range(A):
+        limit[i, a] = -np.inf
+        if problem.allowed[x, a]:
+            row, value, over = x * A + a, 0.0, False
+            for c in range(problem.width[x]):
+                value += belief[i, c] * earned[pay[row] + c]
+            for k in range(starts[row], starts[row] if later < 0 else starts[row + 1]):
+                place, moves = first[next_state[k]], shift[k]
+                for c in range(problem.width[x]):
+                    d = c if moves < 0 else target[moves + c]
+                    mass = problem.discount * belief[i, c] * probs[pattern[k] + c]
+                    value += mass * best[later // X, place + d]
+            limit[i, a] = value
+            top = max(top, value)
+    if over:
+        top = 0.0
         for a in range(A):
-            row = x * A + a
-            limits[i, a] = -np.inf
-            if not problem.allowed[x, a]:
-                continue
-            value, over = 0.0, False
-            for c in range(width):
-                value += belief[c] * problem.earned[problem.pay[row] + c]
-            begin, end = problem.starts[row], problem.starts[row + 1]
-            for k in range(begin, begin if is_last else end):
-                y = problem.next_state[k]
-                push(problem, k, width, belief, mass)
-                for c in range(problem.width[y]):
-                    value += problem.discount * mass[c] * best[later, problem.first[y] + c]
-            limits[i, a] = value
-        if over:
-            limits[i, :] = 0.0
+            limit[i, a] = 0.0
+    return top
 
 
-@njit(cache=True, nogil=True)
-def back_up(
-    start, stop, tables, now, later, is_last, chosen, above, limits, lowers, homes, out, labels,
-    links,
-):  # fmt: skip
-    """Both backups at the points chosen[start:stop] of the step `now`.
+@njit(**INNER)
+def back_up_point(tables, store, i, above, scratch, backups, j):
+    """Both backups at point i; what they find is entry j of `backups`.
 
-    The upper one, of the points with a flag in `above`, lowers limits (points, A), as far as it
-    matters: the bound of a point is its largest limit, so an action below the best bound found is
-    left alone. The lower one writes the best plan to out (n, widest), labels (n,) and
-    links (n, most outcomes), and its value to lowers (n, 2), after that of the best plan so far,
-    whose leader goes to homes (n,); an action whose limit is below the best plan is not tried.
+    The upper one, if `above`, lowers its limits, as far as it matters: the bound of a point is its
+    largest limit, so an action below the best bound found is left alone. The lower one finds a
+    plan; an action whose limit is below the best plan is not tried.
     """
-    problem = tables.problem
-    A = problem.allowed.shape[1]
-    widest = problem.width.max()
-    mass, rest, vector = np.empty(widest), np.empty(widest), np.empty(widest)
-    room, tried = make_room(problem, tables.sets), np.empty(A, np.bool_)
-    link = np.empty(links.shape[1], np.int32)
-    for j in range(start, stop):
-        i = chosen[j]
-        x, belief = now.states[i], now.beliefs[i]
-        width = problem.width[x]
-        one, two = best_leaders(now.leaders, x, width, belief)
-        _, lowers[j, 0] = best_plan(tables, now, x, belief, one, two)
-        homes[j], lowers[j, 1], top = one, -np.inf, -np.inf
-        tried[:] = False
-        for _ in range(A):
-            a = next_action(limits, i, tried)
-            if limits[i, a] <= lowers[j, 1] or limits[i, a] == -np.inf:
-                break
-            row, value, matters = x * A + a, 0.0, above[j] and limits[i, a] > top
+    problem, points, mass = tables.problem, store.points, scratch.mass
+    limit, belief = points.limit, points.belief
+    cell = points.cell[i]
+    X, A = problem.allowed.shape
+    x, after = cell % X, first_cell_after(problem, cell)
+    width = problem.width[x]
+    for c in range(width):
+        mass[c] = belief[i, c]
+    before, _, _, _, home = bounds_of(tables, store, cell, mass, width < 0, scratch)
+    best, action, top = -np.inf, 0, -np.inf
+    for a in range(A):
+        scratch.tried[a] = False
+    for _ in range(A):
+        a = next_action(limit, i, scratch.tried)
+        if limit[i, a] <= best or limit[i, a] == -np.inf:
+            break
+        row, value, matters = x * A + a, 0.0, above and limit[i, a] > top
+        for c in range(width):
+            scratch.vector[c] = problem.earned[problem.pay[row] + c]
+            value += belief[i, c] * scratch.vector[c]
+        begin, end = problem.starts[row], problem.starts[row + 1]
+        for k in range(begin, begin if after < 0 else end):
+            y = problem.next_state[k]
+            later = after + y
+            item = -1  # a plan must go on somehow, also after what its belief excludes
+            if push_row(problem, k, width, belief, i, mass) > 0.0:
+                _, upper, _, item, _ = bounds_of(tables, store, later, mass, matters, scratch)
+                value += problem.discount * upper
+            scratch.link[k - begin] = item
+            add_plan(tables, store, k, later, width, item, scratch.vector)
+        if matters:
+            limit[i, a] = min(limit[i, a], value)
+            top = max(top, limit[i, a])
+        lower = 0.0
+        for c in range(width):
+            lower += belief[i, c] * scratch.vector[c]
+        if lower > best:
+            best, action = lower, a
             for c in range(width):
-                vector[c] = problem.earned[problem.pay[row] + c]
-                value += belief[c] * vector[c]
-            begin, end = problem.starts[row], problem.starts[row + 1]
-            for k in range(begin, begin if is_last else end):
-                y = problem.next_state[k]
-                item = -1  # a plan must go on somehow, also after what its belief excludes
-                if push(problem, k, width, belief, mass) > 0.0:
-                    one, two = best_leaders(later.leaders, y, problem.width[y], mass)
-                    item, _ = best_plan(tables, later, y, mass, one, two)
-                    if matters:
-                        value += problem.discount * upper_bound(
-                            tables, later, y, mass, one, two, rest, room
-                        )
-                link[k - begin] = item
-                add_plan(tables, later, k, y, width, item, vector)
-            if matters:
-                limits[i, a] = min(limits[i, a], value)
-                top = max(top, limits[i, a])
-            lower = 0.0
+                backups.vector[j, c] = scratch.vector[c]
+            for k in range(end - begin):
+                backups.link[j, k] = scratch.link[k]
+    backups.lower[j, 0], backups.lower[j, 1] = before, best
+    backups.action[j], backups.home[j] = action, home
+
+
+@njit(**INNER)
+def push_row(problem, k, width, beliefs, i, mass):
+    """`push` of row i of `beliefs`."""
+    start, shift = problem.pattern[k], problem.shift[k]
+    total = 0.0
+    if shift < 0:
+        for c in range(width):
+            mass[c] = beliefs[i, c] * problem.probs[start + c]
+            total += mass[c]
+        return total
+    for c in range(problem.width[problem.next_state[k]]):
+        mass[c] = 0.0
+    for c in range(width):
+        u = beliefs[i, c] * problem.probs[start + c]
+        mass[problem.target[shift + c]] += u
+        total += u
+    return total
+
+
+@njit(**INNER)
+def insert(store, head, owner, item, gain, vectors, i, inverse, width):
+    """Put row i of `vectors`, or its inverse, into a lane of an owner's list; returns the lane."""
+    blocks, size, widest = store.blocks, store.size, store.plans.vector.shape[1]
+    block = head[owner]
+    if block < 0 or blocks.fill[block] == LANES:
+        before = block
+        if size[FREE] > 0:
+            size[FREE] -= 1
+            block = store.free[size[FREE]]
+        else:
+            block = size[BLOCKS]
+            size[BLOCKS] += 1
+        blocks.link[block], blocks.fill[block], head[owner] = before, 0, block
+        for lane in range(LANES):
+            blocks.gain[block, lane] = 0.0
+        for c in range(width):
+            for lane in range(LANES):
+                blocks.entry[block * widest + c, lane] = 0.0 if inverse else BLANK
+    lane = blocks.fill[block]
+    blocks.fill[block] += 1
+    blocks.item[block, lane], blocks.gain[block, lane] = item, gain
+    for c in range(width):
+        v = vectors[i, c]
+        if inverse:
+            v = np.inf if v == 0.0 else 1.0 / v
+        blocks.entry[block * widest + c, lane] = v
+    return block * LANES + lane
+
+
+@njit(**INNER)
+def record(tables, store, i, above, backups, j, least):
+    """Keep what a backup has found at point i, entry j, where a search finds it.
+
+    A plan is kept if it is better by more than `least`.
+    """
+    problem, blocks, points, plans, size = (
+        tables.problem, store.blocks, store.points, store.plans, store.size
+    )  # fmt: skip
+    cell, widest = points.cell[i], plans.vector.shape[1]
+    X, A = problem.allowed.shape
+    x, home, vector = cell % X, backups.home[j], backups.vector
+    width = problem.width[x]
+    if backups.lower[j, 1] > backups.lower[j, 0] + least:
+        n, row, later = size[PLANS], x * A + backups.action[j], first_cell_after(problem, cell)
+        count = 0 if later < 0 else problem.starts[row + 1] - problem.starts[row]
+        size[PLANS] += 1
+        plans.cell[n], plans.action[n], plans.start[n] = cell, backups.action[j], size[LINKS]
+        for c in range(width):
+            plans.vector[n, c] = vector[j, c]
+        for k in range(count):
+            plans.link[size[LINKS] + k] = backups.link[j, k]
+        size[LINKS] += count
+        points.plan[i] = n
+        lane = points.plan_lane[i]
+        if lane < 0:
+            points.plan_lane[i] = insert(store, blocks.plans, home, n, 0.0, vector, j, False, width)
+        else:
+            blocks.item[lane // LANES, lane % LANES] = n
             for c in range(width):
-                lower += belief[c] * vector[c]
-            if lower > lowers[j, 1]:
-                lowers[j, 1], labels[j] = lower, a
-                out[j, :width] = vector[:width]
-                links[j, : end - begin] = link[: end - begin]
+                blocks.entry[lane // LANES * widest + c, lane % LANES] = vector[j, c]
+    if above:
+        top = -np.inf
+        for a in range(A):
+            top = max(top, points.limit[i, a])
+        points.upper[i] = min(points.upper[i], top)
+        gain, lane = points.known[i] - points.upper[i], points.point_lane[i]
+        if lane >= 0:
+            blocks.gain[lane // LANES, lane % LANES] = gain
+        elif gain > least:
+            points.point_lane[i] = insert(
+                store, blocks.points, home, i, gain, points.belief, i, True, width
+            )
+
+
+@njit(**KERNEL)
+def record_all(tables, store, chosen, above, backups, least):
+    """Keep what backups at chosen points have found."""
+    for j in range(chosen.shape[0]):
+        record(tables, store, chosen[j], above[j], backups, j, least)
+
+
+@njit(**INNER)
+def key_of(cell, beliefs, i, width, resolution):
+    """A key of row i of `beliefs`: the same where entries, relative to the largest, round to the
+    same multiples of 1 / resolution.
+    """
+    code, largest = mix(np.uint64(cell)), 0.0
+    for c in range(width):
+        largest = max(largest, beliefs[i, c])
+    for c in range(width):
+        code = mix(code + np.uint64(beliefs[i, c] / largest * resolution + 0.5))
+    return code
+
+
+@njit(**INNER)
+def point_at(tables, store, expansion, j, resolution):
+    """The point at entry j of an expansion, added if it is new."""
+    points, size, slots, keys = store.points, store.size, store.slots, store.keys
+    cell, beliefs = expansion.cells[j], expansion.beliefs
+    width = tables.problem.width[cell % tables.problem.width.shape[0]]
+    last = np.uint64(slots.shape[0] - 1)
+    key = key_of(cell, beliefs, j, width, resolution)
+    h = key & last
+    while slots[h] >= 0 and keys[slots[h]] != key:
+        h = (h + np.uint64(1)) & last
+    if slots[h] < 0:
+        i = size[POINTS]
+        size[POINTS] += 1
+        slots[h], keys[i], points.cell[i] = i, key, cell
+        for c in range(points.belief.shape[1]):
+            points.belief[i, c] = beliefs[j, c] if c < width else 0.0
+        points.plan[i] = points.plan_lane[i] = points.point_lane[i] = -1
+        points.sibling[i], store.newest[cell] = store.newest[cell], i
+        top = bound_actions(tables, points, i)
+        points.known[i] = expansion.knowns[j]
+        points.upper[i] = min(expansion.uppers[j], top)
+    return np.int64(slots[h])
+
+
+@njit(**KERNEL)
+def locate(tables, store, expansion, chosen, resolution, out):
+    """The points out (n,) at chosen entries of an expansion; those that are new are added."""
+    for j in range(chosen.shape[0]):
+        out[j] = point_at(tables, store, expansion, chosen[j], resolution)
+
+
+@njit(**KERNEL)
+def rehash(tables, store, resolution):
+    """Enter all points in `slots`, which has room for them and is filled with -1; the first of a
+    key is found.
+    """
+    X, last = tables.problem.width.shape[0], np.uint64(store.slots.shape[0] - 1)
+    for i in range(store.size[POINTS]):
+        cell = store.points.cell[i]
+        width = tables.problem.width[cell % X]
+        key = key_of(cell, store.points.belief, i, width, resolution)
+        store.keys[i], h = key, key & last
+        while store.slots[h] >= 0 and store.keys[store.slots[h]] != key:
+            h = (h + np.uint64(1)) & last
+        if store.slots[h] < 0:
+            store.slots[h] = i
 
 
 class Expansion(NamedTuple):
-    """Expansion of points, see `expand`."""
+    """What may follow points, one entry for each outcome, or points themselves."""
 
-    states: np.ndarray  # (n,)
+    cells: np.ndarray  # (n,)
     beliefs: np.ndarray  # (n, widest)
-    weights: np.ndarray  # (n,)
-    gaps: np.ndarray  # (n,)
+    weights: np.ndarray  # (n,): the point's, times the discounted probability of the outcome
+    lowers: np.ndarray  # (n,): the bounds there
+    uppers: np.ndarray  # (n,)
+    knowns: np.ndarray  # (n,): that of the sets
+    plans: np.ndarray  # (n,): the best plan there
 
 
-@njit(cache=True, nogil=True)
-def expand(start, stop, tables, now, later, chosen, actions, weights, begins, out):
-    """Expansion of the points chosen[start:stop] after their actions, from begins[j] on.
+@njit(**INNER)
+def expand_point(tables, store, i, action, weight, place, scratch, out):
+    """Expansion of one point, from entry `place` on; the point itself where the action is -1."""
+    problem, points, mass = tables.problem, store.points, scratch.mass
+    width, belief, cell = problem.width, points.belief, points.cell[i]
+    X, A = problem.allowed.shape
+    x, after = cell % X, first_cell_after(problem, cell)
+    row = x * A + action
+    begin, end = (0, 1) if action < 0 else (problem.starts[row], problem.starts[row + 1])
+    for k in range(begin, end):
+        later, total, chance = cell, 1.0, 1.0
+        if action < 0:
+            for c in range(width[x]):
+                mass[c] = belief[i, c]
+        else:
+            later = after + problem.next_state[k]
+            total = push_row(problem, k, width[x], belief, i, mass)
+            chance = total * problem.discount
+        out.cells[place], out.weights[place], out.plans[place] = later, weight * chance, -1
+        out.lowers[place] = out.uppers[place] = out.knowns[place] = 0.0
+        if total > 0.0:
+            lower, upper, known, out.plans[place], _ = bounds_of(
+                tables, store, later, mass, total > 0.0, scratch
+            )
+            out.lowers[place], out.uppers[place] = lower / total, upper / total
+            out.knowns[place] = known / total
+            for c in range(width[later % X]):
+                out.beliefs[place, c] = mass[c] / total
+        place += 1
 
-    Each outcome gives a state, a belief, a weight, the point's times its discounted probability,
-    and the gap of the bounds there.
+
+class Backups(NamedTuple):
+    """What backups at points have found."""
+
+    lower: np.ndarray  # (n, 2): the value of the best plan before, and of the new one
+    home: np.ndarray  # (n,): the leader to whose plans the new one belongs
+    action: np.ndarray  # (n,)
+    vector: np.ndarray  # (n, widest)
+    link: np.ndarray  # (n, most outcomes)
+
+
+class Trials(NamedTuple):
+    """What trials need."""
+
+    path: np.ndarray  # (most steps + 1,): working memory
+    gaps: np.ndarray  # (n,): those at the start, times the weights
+    most: int  # how many
+    share: float  # a trial ends where the gap is below this share of that at the start
+    resolution: float
+    least: float  # see `record`
+
+
+EXPAND, BACK_UP, TRIALS = range(3)
+
+
+@njit(**KERNEL, fastmath={"contract"})
+def work(
+    start, stop, task, tables, store, chosen, actions, weights, places, above, out, backups,
+    trials, scratch,
+):  # fmt: skip
+    """A task at the points chosen[start:stop]; returns how many backups trials made.
+
+    EXPAND: expand them after their actions, with their weights, from entry places[j] on.
+    BACK_UP: back them up, and the upper bound of those with a flag in `above`.
+    TRIALS: run trials from them. A trial follows the action with the largest limit and the outcome
+    with the largest (chance) x (gap above a share of that at the start, seen from there), and backs
+    up both bounds on its way back.
+
+    It is one loop of two steps, so that each is compiled once: they are nearly all that there is to
+    compile.
     """
-    problem = tables.problem
-    A, widest = problem.allowed.shape[1], problem.width.max()
-    mass, rest, room = np.empty(widest), np.empty(widest), make_room(problem, tables.sets)
-    for j in range(start, stop):
-        i, place = chosen[j], begins[j]
-        x, belief = now.states[i], now.beliefs[i]
-        row = x * A + actions[j]
-        for k in range(problem.starts[row], problem.starts[row + 1]):
-            y = problem.next_state[k]
-            total = push(problem, k, problem.width[x], belief, mass)
-            out.states[place], out.gaps[place] = y, 0.0
-            out.weights[place] = weights[j] * total * problem.discount
-            if total > 0.0:
-                one, two = best_leaders(later.leaders, y, problem.width[y], mass)
-                _, lower = best_plan(tables, later, y, mass, one, two)
-                upper = upper_bound(tables, later, y, mass, one, two, rest, room)
-                out.gaps[place] = max(upper - lower, 0.0) / total
-                for c in range(problem.width[y]):
-                    out.beliefs[place, c] = mass[c] / total
-            place += 1
+    problem, points, path, gaps = tables.problem, store.points, trials.path, trials.gaps
+    A, depth, limit = problem.allowed.shape[1], path.shape[0] - 1, points.limit
+    j, length, n_trials, n_backups, walks, target, first = start, 0, 0, 0, False, 0.0, 0
+    while True:
+        if task == TRIALS:
+            if length == 0:  # a new trial begins where the gap is largest
+                total, first = 0.0, 0
+                for k in range(gaps.shape[0]):
+                    total += gaps[k]
+                    first = k if gaps[k] > gaps[first] else first
+                if n_trials == trials.most or total <= 0.0:
+                    break
+                path[0], length, target, walks = chosen[first], 1, trials.share * total, depth > 0
+                n_trials += 1
+            i, action, weight, place, up = path[length - 1], 0, 1.0, 0, length > 0
+            for a in range(A):
+                action = a if limit[i, a] > limit[i, action] else action
+            step = EXPAND if walks else BACK_UP
+        else:
+            if j >= stop:
+                break
+            i, action, weight, place, up = chosen[j], actions[j], weights[j], places[j], above[j]
+            step = task
+            j += 1
+        if step == EXPAND:
+            expand_point(tables, store, i, action, weight, place, scratch, out)
+            if task == TRIALS:
+                row = points.cell[i] % problem.width.shape[0] * A + action
+                best, chosen_entry = 0.0, -1
+                target /= problem.discount
+                for k in range(problem.starts[row + 1] - problem.starts[row]):
+                    excess = out.weights[k] * (out.uppers[k] - out.lowers[k] - target)
+                    if excess > best:
+                        best, chosen_entry = excess, k
+                if chosen_entry >= 0:
+                    path[length] = point_at(tables, store, out, chosen_entry, trials.resolution)
+                    length += 1
+                walks = chosen_entry >= 0 and length <= depth
+        else:
+            entry = 0 if task == TRIALS else j - 1
+            back_up_point(tables, store, i, up, scratch, backups, entry)
+            if task == TRIALS:
+                record(tables, store, i, up, backups, entry, trials.least)
+                length, n_backups = length - 1, n_backups + 1
+                if length == 0:
+                    lower = max(backups.lower[0, 0], backups.lower[0, 1])
+                    gaps[first] = weights[first] * max(points.upper[i] - lower, 0.0)
+    return n_backups
 
 
-@njit(cache=True, nogil=True)
-def keys_of(width, states, beliefs, resolution, out):
-    """Keys (n,) of beliefs: the same where entries, relative to the largest, round to the same
-    multiples of 1 / resolution.
+@njit(**INNER)
+def release(store, head, owner):
+    """Free the blocks of an owner's list."""
+    block = head[owner]
+    while block >= 0:
+        store.free[store.size[FREE]] = block
+        store.size[FREE] += 1
+        block = store.blocks.link[block]
+    head[owner] = -1
+
+
+@njit(**KERNEL)
+def arrange(tables, store, cells, few, least, mass):
+    """Arrange the plans and points of cells anew: each to the leader that is best at its belief.
+
+    The first sqrt(n) of the n plans of a cell lead, or the cell itself where they are few: then a
+    search looks at all of them. `mass` is working memory; a point must gain more than `least`.
     """
-    for i in range(states.shape[0]):
-        code, largest = mix(np.uint64(states[i])), 0.0
-        for c in range(width[states[i]]):
-            largest = max(largest, beliefs[i, c])
-        for c in range(width[states[i]]):
-            code = mix(code + np.uint64(beliefs[i, c] / largest * resolution + 0.5))
-        out[i] = code
-
-
-@njit(cache=True, nogil=True)
-def bounds_at(start, stop, tables, step, chosen, lowers, uppers, items):
-    """The bounds at the points chosen[start:stop], from all plans and points, and the plans."""
-    problem = tables.problem
-    rest, room = np.empty(problem.width.max()), make_room(problem, tables.sets)
-    for j in range(start, stop):
-        i = chosen[j]
-        x, belief = step.states[i], step.beliefs[i]
-        one, two = best_leaders(step.leaders, x, problem.width[x], belief)
-        items[j], lowers[j] = best_plan(tables, step, x, belief, one, two)
-        uppers[j] = upper_bound(tables, step, x, belief, one, two, rest, room)
-
-
-@njit(cache=True, nogil=True)
-def insert(blocks, n_blocks, n_rows, blank, owners, widths, items, gains, entries, slots):
-    """Put vectors into the blocks of their owners; returns how many blocks and rows there are.
-
-    `entries` is (n, widest). The lane that vector i gets is written to slots[i]: block x LANES +
-    lane. The arrays must have room for a block a vector. Lanes not in use are `blank`.
-    """
-    for i in range(items.shape[0]):
-        block = blocks.head[owners[i]]
-        if block < 0 or blocks.fill[block] == LANES:
-            blocks.link[n_blocks], blocks.fill[n_blocks] = block, 0
-            blocks.place[n_blocks], blocks.head[owners[i]] = n_rows, n_blocks
-            for c in range(widths[i]):
-                for lane in range(LANES):
-                    blocks.entry[n_rows + c, lane] = blank
-            blocks.gain[n_blocks, :] = 0.0
-            block, n_blocks, n_rows = n_blocks, n_blocks + 1, n_rows + widths[i]
-        lane = blocks.fill[block]
-        blocks.fill[block] += 1
-        blocks.item[block, lane], blocks.gain[block, lane] = items[i], gains[i]
-        slots[i] = block * LANES + lane
-        for c in range(widths[i]):
-            blocks.entry[blocks.place[block] + c, lane] = entries[i, c]
-    return n_blocks, n_rows
-
-
-@njit(cache=True, nogil=True)
-def replace(blocks, slots, widths, entries):
-    """Put vectors into lanes in place of those that are there."""
-    for i in range(slots.shape[0]):
-        block, lane = slots[i] // LANES, slots[i] % LANES
-        for c in range(widths[i]):
-            blocks.entry[blocks.place[block] + c, lane] = entries[i, c]
-
-
-@njit(cache=True, nogil=True)
-def homes_of(start, stop, width, leaders, states, beliefs, out):
-    """The best leader (n,) at each of the beliefs start..stop-1."""
-    for i in range(start, stop):
-        out[i], _ = best_leaders(leaders, states[i], width[states[i]], beliefs[i])
+    blocks, points, plans, size = store.blocks, store.points, store.plans, store.size
+    widest, X = plans.vector.shape[1], tables.problem.width.shape[0]
+    for place in range(cells.shape[0]):
+        cell = cells[place]
+        width, planned = tables.problem.width[cell % X], 0
+        block = blocks.leaders[cell]
+        while block >= 0:
+            for lane in range(blocks.fill[block]):
+                release(store, blocks.plans, blocks.item[block, lane])
+                release(store, blocks.points, blocks.item[block, lane])
+            block = blocks.link[block]
+        release(store, blocks.leaders, cell)
+        release(store, blocks.plans, cell)
+        release(store, blocks.points, cell)
+        i = store.newest[cell]
+        while i >= 0:
+            planned += points.plan[i] >= 0
+            i = points.sibling[i]
+        n_leaders = np.int64(np.ceil(np.sqrt(planned))) if planned > few else np.int64(0)
+        # Spread over all plans, as points of one round lie near each other.
+        stride, seen, leading = planned // (n_leaders if n_leaders > 0 else 1), 0, 0
+        i = store.newest[cell]
+        while i >= 0 and leading < n_leaders:
+            if points.plan[i] >= 0:
+                if seen % stride == 0:
+                    owner = size[OWNERS]
+                    size[OWNERS] += 1
+                    blocks.plans[owner] = blocks.points[owner] = -1
+                    n = points.plan[i]
+                    insert(store, blocks.leaders, cell, owner, 0.0, plans.vector, n, False, width)
+                    leading += 1
+                seen += 1
+            i = points.sibling[i]
+        i = store.newest[cell]
+        while i >= 0:
+            points.plan_lane[i] = points.point_lane[i] = -1
+            gain = points.known[i] - points.upper[i]
+            if points.plan[i] >= 0 or gain > least:
+                for c in range(width):
+                    mass[c] = points.belief[i, c]
+                home, _ = best_leaders(blocks, cell, width, widest, mass)
+                n = points.plan[i]
+                if n >= 0:
+                    points.plan_lane[i] = insert(
+                        store, blocks.plans, home, n, 0.0, plans.vector, n, False, width
+                    )
+                if gain > least:
+                    points.point_lane[i] = insert(
+                        store, blocks.points, home, i, gain, points.belief, i, True, width
+                    )
+            i = points.sibling[i]
 
 
 @njit(cache=True, nogil=True)

@@ -5,13 +5,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-HOT: dict[str, Any] = {"cache": True, "nogil": True, "forceinline": True, "_nrt": False}
-"""Of small loops that are called from inner ones: they are inlined, and count no references. A
-tuple of arrays that is taken apart, or a slice, would be counted each time, which takes three to
-ten times as long as the loops. Nothing may be allocated in them."""
+KERNEL: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
+INNER: dict[str, Any] = {**KERNEL, "forceinline": True}
+"""Of kernels, and of small loops that they call, which become part of them. They count no
+references: a tuple of arrays that is taken apart, or a slice, would be counted each time, which
+takes three to ten times as long as the loops. So nothing may be allocated in them."""
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def mix(x):
     """Scramble 64 bits (the finaliser of splitmix64)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -30,10 +31,12 @@ def hash_pairs(start, stop, table, n_actions, earned, salt, before, out):
     M = before.shape[1]
     total, key = np.empty(M, np.uint64), np.empty(M, np.uint64)
     for s in range(start, stop):
-        key[:] = salt[s]
+        for m in range(M):
+            key[m] = salt[s, m]
         for a in range(n_actions):
             row = s * n_actions + a
-            total[:] = np.uint64(a + 1)
+            for m in range(M):
+                total[m] = np.uint64(a + 1)
             for k in range(table.starts[row], table.starts[row + 1]):
                 n = table.next_state[k]
                 for m in range(M):
@@ -81,14 +84,14 @@ def _match(table, n_actions, pairs, s, m, other):
 
 
 @njit(cache=True, nogil=True)
-def number_classes(pairs, own, counts, contexts):
+def number_classes(pairs, number, own, counts, contexts):
     """Number the classes of each state in the order of their first contexts.
 
     `pairs` (S, M) are class numbers; fills own (S, M), counts (S,) and contexts (S, M), where
-    contexts[s, :counts[s]] are the first contexts of the classes.
+    contexts[s, :counts[s]] are the first contexts of the classes. `number` is room for all classes,
+    filled with -1.
     """
     S, M = pairs.shape
-    number = np.full(pairs.max() + 1, -1)
     for s in range(S):
         count = 0
         for m in range(M):
@@ -103,13 +106,13 @@ def number_classes(pairs, own, counts, contexts):
 
 
 @njit(cache=True, nogil=True)
-def choose_leaders(order, pairs, own, counts, contexts, leader, classes):
+def choose_leaders(order, pairs, own, counts, contexts, holder, place, leader, classes):
     """Put each state, those with most classes first, to a leader that has all of its classes.
 
     Fills leader (S,) and classes (S, M): the class of each context among those of the leader.
+    `holder`, filled with -1, and `place` are room for all classes.
     """
     S, M = pairs.shape
-    holder, place = np.full(pairs.max() + 1, -1), np.empty(pairs.max() + 1, np.int64)
     for i in range(S):
         s = order[i]
         r = holder[pairs[s, 0]]
@@ -145,7 +148,8 @@ def check_leaders(table, n_actions, own, contexts, leader, classes, position):
                 for k in range(begin, end):
                     position[k] = k - begin
                 continue
-            used[first:last] = False
+            for j in range(first, last):
+                used[j] = False
             good = good and (begin < end) == (first < last)
             for k in range(begin, end):
                 match = -1

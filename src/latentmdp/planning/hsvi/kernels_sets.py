@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from latentmdp.planning.hsvi.kernels_lumping import HOT, mix
+from latentmdp.planning.hsvi.kernels_lumping import INNER, KERNEL, mix
 
 NOTHING = 1e-12
 """A share of a mass that rounding may leave of it."""
@@ -34,25 +34,31 @@ class Sets(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Working memory of `set_bound`."""
+    """Working memory of one thread."""
 
+    belief: np.ndarray  # (widest,)
+    mass: np.ndarray  # (widest,)
     rest: np.ndarray  # (widest,)
+    ratio: np.ndarray  # (widest,): of each class, its mass for a unit of the reference
+    heap: np.ndarray  # (widest,): classes, that with the smallest ratio first
+    classes: np.ndarray  # (widest,): those of a set
     key: np.ndarray  # (words,)
+    before: np.ndarray  # (words,)
     part: np.ndarray  # (most classes of a grid,): coordinates, then their fractions
     corner: np.ndarray  # (most classes of a grid,): a point of the grid
+    sums: np.ndarray  # (most classes of a grid + 1,): sums of its last coordinates
 
 
-@njit(cache=True, nogil=True)
-def make_room(problem, sets):
-    """Working memory."""
-    widest, sides = problem.width.max(), sets.binomial.shape[1]
-    return Room(
-        np.empty(widest), np.empty(sets.words.shape[1], np.uint64), np.empty(sides),
-        np.empty(sides, np.int64),
-    )  # fmt: skip
+def make_room(widest: int, n_words: int, sides: int) -> Room:
+    """Working memory, for grids of fewer than `sides` classes."""
+    floats = (np.empty(widest) for _ in range(4))
+    integers = (np.empty(widest, np.int64) for _ in range(2))
+    words = (np.empty(n_words, np.uint64) for _ in range(2))
+    sums = np.empty(sides + 1, np.int64)
+    return Room(*floats, *integers, *words, np.empty(sides), np.empty(sides, np.int64), sums)
 
 
-@njit(**HOT)
+@njit(**INNER)
 def find(state, words, slots, x, key):
     """The slot of a set of state x, which is empty (-1) if the set is not listed."""
     h = np.uint64(x)
@@ -71,7 +77,7 @@ def find(state, words, slots, x, key):
     return h
 
 
-@njit(**HOT)
+@njit(**INNER)
 def support(mass, width, key):
     """Write the classes that have mass into key, and return how many they are."""
     count = 0
@@ -84,7 +90,7 @@ def support(mass, width, key):
     return count
 
 
-@njit(**HOT)
+@njit(**INNER)
 def peel(reference, first, mass, width):
     """Take the largest multiple of the reference from what has mass; returns the factor.
 
@@ -102,33 +108,69 @@ def peel(reference, first, mass, width):
     return ratio
 
 
-@njit(**HOT)
+@njit(**INNER)
+def sink(heap, ratio, i, n):
+    """Move entry i of a heap of n classes down to its place."""
+    c = heap[i]
+    while True:
+        j = 2 * i + 1
+        if j >= n:
+            break
+        if j + 1 < n and ratio[heap[j + 1]] < ratio[heap[j]]:
+            j += 1
+        if ratio[heap[j]] >= ratio[c]:
+            break
+        heap[i] = heap[j]
+        i = j
+    heap[i] = c
+
+
+@njit(**INNER)
 def set_bound(sets, problem, layer, x, mass, room):
-    """An upper bound at the unnormalised belief `mass` in state x; `mass` may be room.rest.
+    """An upper bound at the unnormalised belief `mass` in state x.
 
     As long as the contexts that have mass are a listed set, its reference is taken from them, or
     all of it is interpolated where the set has a grid. The rest has the values of its classes.
     """
     first, width = problem.first[x], problem.width[x]
-    rest, key = room.rest, room.key
-    total = 0.0
+    key, heap, ratio, reference = room.key, room.heap, room.ratio, sets.reference
+    n = support(mass, width, key)
+    total, level, j = 0.0, 0.0, 0
     for c in range(width):
-        rest[c] = mass[c]
-    count = support(rest, width, key)
-    while count > 1:
+        if mass[c] > 0.0:
+            heap[j], ratio[c] = c, mass[c] / reference[first + c]
+            j += 1
+    is_heap = False
+    while n > 1:
         i = sets.slots[find(sets.state, sets.words, sets.slots, x, key)]
         if i < 0:
             break
         if sets.cells[i] > 0:
-            return total + interpolate(sets, layer, i, rest, width, count, room)
-        total += peel(sets.reference, first, rest, width) * sets.value[layer, i]
-        count = support(rest, width, key)
-    for c in range(width):
-        total += rest[c] * sets.best[layer, first + c]
+            for c in range(width):
+                room.rest[c] = 0.0
+            for j in range(n):
+                c = heap[j]
+                room.rest[c] = mass[c] - level * reference[first + c]
+            return total + interpolate(sets, layer, i, room.rest, width, n, room)
+        if not is_heap:
+            is_heap = True
+            for j in range(n // 2 - 1, -1, -1):
+                sink(heap, ratio, j, n)
+        total += (ratio[heap[0]] - level) * sets.value[layer, i]
+        level = ratio[heap[0]]
+        while n > 0 and ratio[heap[0]] * (1.0 - NOTHING) <= level:
+            c = heap[0]
+            key[c >> 6] &= ~(np.uint64(1) << np.uint64(c & 63))
+            n -= 1
+            heap[0] = heap[n]
+            sink(heap, ratio, 0, n)
+    for j in range(n):
+        c = heap[j]
+        total += (mass[c] - level * reference[first + c]) * sets.best[layer, first + c]
     return total
 
 
-@njit(**HOT)
+@njit(**INNER)
 def interpolate(sets, layer, i, rest, width, count, room):
     """The value at `rest`, all of whose `count` classes are set i, from the grid of the set.
 
@@ -164,17 +206,14 @@ def interpolate(sets, layer, i, rest, width, count, room):
     return total * (bound + before * sets.value[layer, place])
 
 
-@njit(cache=True, nogil=True)
-def back_up_grids(start, stop, problem, sets, layer, later, ends, chosen, out):
+@njit(**KERNEL)
+def back_up_grids(start, stop, problem, sets, layer, later, ends, chosen, out, room):
     """Write the backups of the grid points of the sets chosen[start:stop] to out, as `value[0]`.
 
     Points at which a class of the set has no mass are points of smaller sets: they must be there.
     """
     A = problem.allowed.shape[1]
-    room = make_room(problem, sets)
-    widest = problem.width.max()
-    belief, mass, classes = np.empty(widest), np.empty(widest), np.empty(widest, np.int64)
-    x = np.empty(sets.binomial.shape[1] + 1, np.int64)
+    belief, mass, classes, x = room.belief, room.mass, room.classes, room.sums
     for j in range(start, stop):
         i = chosen[j]
         s, n, count = sets.state[i], sets.cells[i], 0
@@ -184,7 +223,8 @@ def back_up_grids(start, stop, problem, sets, layer, later, ends, chosen, out):
             if sets.words[i, c >> 6] >> np.uint64(c & 63) & np.uint64(1):
                 classes[count] = c
                 count += 1
-        x[:] = 0
+        for d in range(count + 1):
+            x[d] = 0
         x[0] = n
         place = sets.grid[i]
         while True:
@@ -261,7 +301,7 @@ def list_layers(problem, reference, starts, value, words):
             starts[k + 1] = total
 
 
-@njit(**HOT)
+@njit(**INNER)
 def number_of(state, words, slots, x, key, n):
     """The number of a set of state x, listed as number n if it was not, and how many there are."""
     slot = find(state, words, slots, x, key)
@@ -273,10 +313,10 @@ def number_of(state, words, slots, x, key, n):
     return slots[slot], n
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def list_sets(
     problem, reference, layers, states, first_words, state, words, slots, rows, child, weight,
-    earned,
+    earned, scratch,
 ):  # fmt: skip
     """List the sets that follow from the given ones, breadth first; returns (sets, expanded).
 
@@ -287,11 +327,11 @@ def list_sets(
     """
     A, (layer_starts, layer_value, layer_words) = problem.allowed.shape[1], layers
     n, entries, most = 0, 0, child.shape[0]
-    room = problem.width.max()
-    belief, mass = np.empty(room), np.empty(room)
-    key, before = np.empty(words.shape[1], np.uint64), np.empty(words.shape[1], np.uint64)
+    belief, mass, key, before = scratch.belief, scratch.mass, scratch.key, scratch.before
     for i in range(states.shape[0]):
-        _, n = number_of(state, words, slots, states[i], first_words[i], n)
+        for w in range(key.shape[0]):
+            key[w] = first_words[i, w]
+        _, n = number_of(state, words, slots, states[i], key, n)
     i = 0
     rows[0] = 0
     while i < n:
@@ -306,7 +346,7 @@ def list_sets(
         for k in range(problem.starts[x * A], problem.starts[x * A + A]):
             listed = layer_starts[k + 1] - layer_starts[k]
             more += listed if listed > 0 else min(count, problem.width[problem.next_state[k]])
-        if entries + more > most or n + more > state.shape[0] or 2 * (n + more) > slots.shape[0]:
+        if entries + more > most or n + more > state.shape[0]:
             break
         for a in range(A):
             row = x * A + a
@@ -346,7 +386,7 @@ def list_sets(
     return n, i
 
 
-@njit(**HOT)
+@njit(**INNER)
 def push(problem, k, width, belief, mass):
     """Fill `mass` with the unnormalised belief after outcome k, in its next state; its sum."""
     start, shift = problem.pattern[k], problem.shift[k]
@@ -365,11 +405,10 @@ def push(problem, k, width, belief, mass):
     return total
 
 
-@njit(cache=True, nogil=True)
-def known_grids(problem, sets, layer, out):
+@njit(**KERNEL)
+def known_grids(problem, sets, layer, out, room):
     """Fill the grid points of out, as `value[0]`, with what they earn if the context were known."""
-    x = np.empty(sets.binomial.shape[1] + 1, np.int64)
-    classes = np.empty(problem.width.max(), np.int64)
+    x, classes = room.sums, room.classes
     for i in range(sets.state.shape[0]):
         n, count, first = sets.cells[i], 0, problem.first[sets.state[i]]
         if n == 0:
@@ -378,7 +417,8 @@ def known_grids(problem, sets, layer, out):
             if sets.words[i, c >> 6] >> np.uint64(c & 63) & np.uint64(1):
                 classes[count] = c
                 count += 1
-        x[:] = 0
+        for d in range(count + 1):
+            x[d] = 0
         x[0] = n
         place = sets.grid[i]
         while True:
@@ -396,18 +436,26 @@ def known_grids(problem, sets, layer, out):
             x[d] += 1
 
 
-@njit(cache=True, nogil=True)
-def known_values(problem, reference, state, words, best, out):
-    """Fill out (n,): what the mass of each set earns if the context were known."""
-    for i in range(state.shape[0]):
-        first = problem.first[state[i]]
-        out[i] = 0.0
-        for c in range(problem.width[state[i]]):
-            if words[i, c >> 6] >> np.uint64(c & 63) & np.uint64(1):
-                out[i] += reference[first + c] * best[first + c]
+@njit(**KERNEL)
+def known_values(start, stop, problem, sets, rows, layer):
+    """Fill value[layer] of the sets start..stop-1: what they earn if the context were known.
+
+    With an end, a set that is backed up needs none: its backup is smaller. `rows` are those of
+    `list_sets`, of the expanded sets.
+    """
+    A, value = problem.allowed.shape[1], sets.value
+    for i in range(start, stop):
+        first = problem.first[sets.state[i]]
+        if problem.ends and i * A + A < rows.shape[0] and rows[i * A + A] > rows[i * A]:
+            value[layer, i] = np.inf
+            continue
+        value[layer, i] = 0.0
+        for c in range(problem.width[sets.state[i]]):
+            if sets.words[i, c >> 6] >> np.uint64(c & 63) & np.uint64(1):
+                value[layer, i] += sets.reference[first + c] * sets.best[layer, first + c]
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def back_up_sets(start, stop, problem, state, rows, child, weight, earned, later, out):
     """Lower out[i] for the expanded sets start..stop-1 to their backup from `later` (n,).
 

@@ -104,11 +104,13 @@ def lump(
     pairs = _classes(model, table, rewards, run, check)
     own, contexts = np.empty((S, M), np.int32), np.zeros((S, M), np.int32)
     counts, leader = np.empty(S, np.int64), np.arange(S)
-    kernels.number_classes(pairs, own, counts, contexts)
+    room = np.full(int(pairs.max()) + 1, -1)
+    kernels.number_classes(pairs, room, own, counts, contexts)
     classes, position = own.copy(), np.empty(table.size, np.int64)
     if counts.sum() > pairs.max() + 1:  # some state has a class that another has too
         order = np.argsort(-counts, kind="stable")
-        kernels.choose_leaders(order, pairs, own, counts, contexts, leader, classes)
+        place = room.copy()
+        kernels.choose_leaders(order, pairs, own, counts, contexts, room, place, leader, classes)
     while kernels.check_leaders(table, A, own, contexts, leader, classes, position):
         pass
     leaders = np.flatnonzero(leader == np.arange(S))

@@ -28,59 +28,60 @@ class Nodes(NamedTuple):
     states: Integers  # (n,)
     plans: Integers  # (n,)
     offsets: Integers  # (layers S + 1,)
-    followed: Integers  # the policies that are followed, by number
 
 
-def reached(bounds: Bounds, states: Integers, plans: Integers) -> Nodes:
-    """All nodes that are reached from plans (n,) in first states (n,) of the model."""
-    model, layers = bounds.model, bounds.problem.layers
-    S, alive = model.n_states, ~model.terminal
+def reached(bounds: Bounds, states: Integers, plans: Integers, everywhere: bool = False) -> Nodes:
+    """All nodes that are reached from plans (n,) in first states (n,) of the model.
+
+    With `everywhere`, policies that are followed anywhere are nodes of all states.
+    """
+    layers, n_policies = bounds.problem.layers, bounds.first_actions.shape[2]
+    S, size = bounds.model.n_states, n_policies + bounds.n_plans
+    alive = np.flatnonzero(~bounds.model.terminal)
     found: list[Integers] = [np.empty(0, np.int64) for _ in range(layers)]  # codes of each layer
     frontier, t = _codes(bounds, states, plans), 0
-    followed = {int(-1 - code) for code in plans[plans < 0]}
     while frontier.size and t < layers:
         fresh = np.setdiff1d(frontier, found[t], assume_unique=True)
         found[t] = np.union1d(found[t], fresh)
-        next_states, links = _links(bounds, fresh)
-        followed |= {int(-1 - code) for code in np.unique(links[links < 0])}
-        kept = (links >= 0) & alive[next_states]
-        frontier = _codes(bounds, next_states[kept], links[kept])
+        frontier = _codes(bounds, *_links(bounds, t, fresh))
         t = t + 1 if bounds.problem.ends else 0
     # In every state there are two at least, also where no plan leads: a policy whose belief plays
     # no part is followed without one.
-    followed |= {0, bounds.first_actions.shape[2] - 1}
-    policies = np.array(sorted(followed), np.int64)
-    number = max(len(bounds.plans), 1)
-    everywhere = np.flatnonzero(alive)
-    parts, counts = [], []
-    for codes in found:
-        s = np.concatenate([np.repeat(everywhere, policies.size), codes // number])
-        p = np.concatenate([np.tile(-1 - policies, everywhere.size), codes % number])
-        order = np.argsort(s, kind="stable")
-        parts.append((s[order], p[order]))
-        counts.append(np.bincount(s, minlength=S))
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-    node_states, node_plans = (np.concatenate(part) for part in zip(*parts))
-    return Nodes(node_states, node_plans, offsets, policies)
+    standing = np.arange(min(2, n_policies))
+    if everywhere:
+        ranks = np.unique(np.concatenate([codes % size for codes in found]))
+        standing = np.union1d(standing, n_policies - 1 - ranks[ranks < n_policies])
+    first = np.repeat(alive, standing.size) * size + np.tile(n_policies - 1 - standing, alive.size)
+    codes = [np.union1d(each, first) for each in found]
+    counts = np.concatenate([np.bincount(each // size, minlength=S) for each in codes])
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    node_states, ranks = np.divmod(np.concatenate(codes), size)
+    return Nodes(node_states, ranks - n_policies, offsets)
 
 
 def _codes(bounds: Bounds, states: Integers, plans: Integers) -> Integers:
-    """Distinct numbers of pairs with a plan, rising."""
-    found = plans >= 0
-    return np.unique(states[found] * max(len(bounds.plans), 1) + plans[found])
+    """Distinct numbers of pairs of a state that is not terminal and a plan, rising."""
+    n_policies = bounds.first_actions.shape[2]
+    alive = ~bounds.model.terminal[states]
+    size = n_policies + bounds.n_plans
+    return np.unique(states[alive] * size + n_policies + plans[alive])
 
 
-def _links(bounds: Bounds, codes: Integers) -> tuple[Integers, Integers]:
+def _links(bounds: Bounds, t: int, codes: Integers) -> tuple[Integers, Integers]:
     """The states that may follow pairs, after each outcome of the model, and the plans there."""
-    plans, table = bounds.plans, bounds.model.outcomes
-    states, numbers = np.divmod(codes, max(len(plans), 1))
-    if bounds.problem.ends:  # nothing follows the last step
-        goes_on = plans.layers.used[numbers] + 1 < bounds.problem.layers
-        states, numbers = states[goes_on], numbers[goes_on]
-    rows = states * bounds.model.n_actions + plans.actions.used[numbers]
-    source, outcomes = segments(table.starts, rows)
-    places = plans.starts.used[numbers[source]] + bounds.lumping.outcome[outcomes]
-    return table.next_state[outcomes].astype(np.int64), plans.links.used[places]
+    plans, table, n_policies = bounds.plans, bounds.model.outcomes, bounds.first_actions.shape[2]
+    if bounds.problem.ends and t + 1 == bounds.problem.layers:  # nothing follows the last step
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    states, ranks = np.divmod(codes, n_policies + bounds.n_plans)
+    numbers, is_plan = ranks - n_policies, ranks >= n_policies
+    actions = bounds.first_actions[t, bounds.lumping.state[states], np.maximum(-1 - numbers, 0)]
+    actions[is_plan] = plans.actions[numbers[is_plan]]
+    source, outcomes = segments(table.starts, states * bounds.model.n_actions + actions)
+    links = numbers[source]  # a policy goes on with itself
+    linked = is_plan[source]
+    places = plans.starts[links[linked]] + bounds.lumping.outcome[outcomes[linked]]
+    links[linked] = plans.links[places]
+    return table.next_state[outcomes].astype(np.int64), links
 
 
 def actions_of(bounds: Bounds, nodes: Nodes) -> Indices:
@@ -88,7 +89,7 @@ def actions_of(bounds: Bounds, nodes: Nodes) -> Indices:
     lumped = bounds.lumping.state[nodes.states]
     is_plan, layer = nodes.plans >= 0, _layers(bounds, nodes)
     actions = np.empty(nodes.states.size, np.int32)
-    actions[is_plan] = bounds.plans.actions.used[nodes.plans[is_plan]]
+    actions[is_plan] = bounds.plans.actions[nodes.plans[is_plan]]
     others = ~is_plan
     actions[others] = bounds.first_actions[layer[others], lumped[others], -1 - nodes.plans[others]]
     return actions
@@ -101,11 +102,12 @@ def vectors_of(bounds: Bounds, nodes: Nodes) -> Floats:
     vectors = np.empty(classes.shape)
     is_plan = nodes.plans >= 0
     plans = nodes.plans[is_plan]
-    vectors[is_plan] = np.take_along_axis(bounds.plans.vectors.used[plans], classes[is_plan], 1)
+    vectors[is_plan] = np.take_along_axis(bounds.plans.vectors[plans], classes[is_plan], 1)
     others = ~is_plan
     places = problem.first[lumping.state[nodes.states[others]]][:, None] + classes[others]
     policies = -1 - nodes.plans[others]
-    vectors[others] = bounds.tables.first_plans[layer[others, None], places, policies[:, None]]
+    places += layer[others, None] * problem.first[-1]
+    vectors[others] = bounds.tables.first_plans[policies[:, None], places]
     return vectors
 
 

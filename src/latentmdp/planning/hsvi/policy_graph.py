@@ -12,7 +12,6 @@ import numpy as np
 
 from latentmdp._util import Floats, Indices, Integers, segments
 from latentmdp.planning.graphs import graph_bounds
-from latentmdp.planning.hsvi import kernels
 from latentmdp.planning.hsvi.bounds import Bounds
 from latentmdp.planning.hsvi.nodes import Nodes, actions_of, reached, vectors_of
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy
@@ -21,19 +20,11 @@ _NODES_AT_ONCE = 4096
 """Nodes whose links are named together: enough for numpy, few enough for memory."""
 
 
-def plans_at(bounds: Bounds, points: Integers) -> tuple[Integers, Floats]:
-    """The best plans (n,) at points of step 0, numbers as in `Nodes`, and their values there."""
-    n, now = points.size, bounds.points[0]
-    lowers, uppers, items = np.empty(n), np.empty(n), np.empty(n, np.int64)
-    kernels.bounds_at(0, n, bounds.tables, now.step, points, lowers, uppers, items)
-    return np.where(items >= 0, now.plans.array[items], items), lowers
-
-
 def earned_by_context(bounds: Bounds, plans: Integers) -> Floats:
     """What plans (n,) of the first states (n,) earn in each context, (M,)."""
     states, model = bounds.start_states, bounds.model
     offsets = np.concatenate([[0], np.cumsum(np.bincount(states, minlength=model.n_states))])
-    vectors = vectors_of(bounds, Nodes(states, plans, offsets, np.empty(0, np.int64)))
+    vectors = vectors_of(bounds, Nodes(states, plans, offsets))
     earned = (model.initial[:, states] * vectors.T).sum(axis=1)
     return earned if model.initial_bonus is None else earned + model.initial_bonus
 
@@ -48,7 +39,7 @@ def mixture_graph(
     model = bounds.model
     alive = ~model.terminal[bounds.start_states]
     states, plans = bounds.start_states[alive], plans[:, alive]
-    nodes = reached(bounds, np.tile(states, len(plans)), plans.ravel())
+    nodes = reached(bounds, np.tile(states, len(plans)), plans.ravel(), everywhere=True)
     numbers, actions = _Numbers(bounds, nodes), actions_of(bounds, nodes)
     # Where no episode begins, a graph begins with any node of the state.
     first = np.tile(nodes.offsets[: model.n_states], (len(plans), 1))
@@ -67,12 +58,12 @@ class _Numbers:
 
     def __init__(self, bounds: Bounds, nodes: Nodes) -> None:
         self.groups = np.repeat(np.arange(nodes.offsets.size - 1), np.diff(nodes.offsets))
-        self._policies, self._size = nodes.followed, nodes.followed.size + len(bounds.plans)
+        self._n_policies = bounds.first_actions.shape[2]
+        self._size = self._n_policies + bounds.n_plans
         self._codes = self._code(self.groups, nodes.plans)
 
     def _code(self, groups: Integers, plans: Integers) -> Integers:
-        policies = np.searchsorted(self._policies, -1 - plans)
-        return groups * self._size + np.where(plans < 0, policies, self._policies.size + plans)
+        return groups * self._size + self._n_policies + plans
 
     def of(self, groups: Integers, plans: Integers) -> Integers:
         """The nodes of plans in groups t S + s, or s without an end."""
@@ -92,8 +83,8 @@ def _followers(bounds: Bounds, nodes: Nodes, numbers: _Numbers, actions: Indices
         layers = numbers.groups[some[source]] // S + problem.ends
         goes_on = (layers < problem.layers) & ~model.terminal[table.next_state[outcomes]]
         source, outcomes, layers = source[goes_on], outcomes[goes_on], layers[goes_on]
-        places = plans.starts.used[nodes.plans[some[source]]] + bounds.lumping.outcome[outcomes]
+        places = plans.starts[nodes.plans[some[source]]] + bounds.lumping.outcome[outcomes]
         groups = layers * S + table.next_state[outcomes]
-        followers[goes_on] = numbers.of(groups, plans.links.used[places])
+        followers[goes_on] = numbers.of(groups, plans.links[places])
         parts.append(followers)
     return np.concatenate(parts)

@@ -1,18 +1,20 @@
 """Heuristic search for points at which backups move the bounds at the start [smith2005].
 
-A round is what SARSOP [kurniawati2008] calls a trial, for many points at once:
+Rounds are of three kinds. *Trials* are those of HSVI and SARSOP [kurniawati2008]: one path deep
+under the action of the best upper bound, to the outcome with the largest (chance) x (gap), and both
+bounds are backed up on the way back. They move both bounds where few actions lead along few paths.
+A *sweep* is a trial with many points at once:
 
-    sample    walk forward from the start under the action of the best upper bound; at each step
-              keep successors with probabilities proportional to (chance of being there) x (gap of
-              the bounds there), and make points of them;
-    back up   on the way back, both bounds at the points visited;
+    sample    walk forward from the start; at each step keep successors with probabilities
+              proportional to (chance of being there) x (gap of the bounds there);
+    back up   on the way back, the upper bound at the points visited, and the lower one at all
+              points that were ever made: where every outcome is possible, new plans improve all
+              plans before them;
     prune     put plans and points where they are found quickly, and drop those of no use.
 
-Rounds are of two kinds. A *local* one follows few paths deep, which moves both bounds where few
-actions lead along few paths. A *sweep* visits many points, and more in every round, and backs up
-the lower bound at all points that were ever made, step by step from the last: where every outcome
-is possible, new plans improve all plans before them. Which kind is next is measured: that whose
-last round lowered the logarithm of the gap more for each backup.
+The third kind *informs* both: the bounds from sets of contexts (`sets`) are made anew, with several
+times as much work. Which kind is next is measured: that which lowered the logarithm of the gap more
+for its work, and now and then the others.
 """
 
 from __future__ import annotations
@@ -24,31 +26,40 @@ import numpy as np
 from latentmdp._util import Floats, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.hsvi.bounds import Bounds
+from latentmdp.planning.hsvi.sets import MORE_WORK
 from latentmdp.planning.limits import LimitReached, PlanningClock
 
 _WIDTH = 16.0
-"""Points a step that a local round visits, and the first sweep: fewer waste the threads, more are
-placed before anything is known of where they matter."""
+"""Points a step that the first sweep visits: fewer waste the threads, more are placed before
+anything is known of where they matter."""
 
-_GROWTH = 1.5
+_GROWTH = 2.0
 """Factor from sweep to sweep for the number of points: a small one repeats sweeps over nearly the
 same points, a large one places many by old bounds."""
 
-_RETRY, _MEMORY = 6.0, 0.7
-"""A kind of round is tried again after so many times its backups were spent on the other; and what
-the rounds of a kind have brought fades by this factor, since one alone may bring nothing."""
+_RETRY, _MEMORY = 6.0, 0.5
+"""A kind of round is tried again after so many times its work was spent on others, or after longer
+where it did not pay; and what the rounds of a kind have brought fades by this factor."""
 
 _TARGET = 0.5
-"""A local round ends where the gap is below this share of that at the start, seen from there."""
+"""A trial ends where the gap is below this share of that at the start, seen from there."""
+
+_LOOKS_AT_POINTS = 200
+"""Points at which it is seen what bounds from more sets bring."""
+
+_LAST_SHARE = 0.8
+"""Share of the time left that the last sweep is planned for: it must end to be of use."""
+
+_TRIALS_SHARE = 0.1
+"""Share of all work so far that a round of trials takes."""
 
 _ALLOTMENT = 0.7
 """In a sweep, a step gets points in proportion to this power of its total excess: 1 would starve
 the late steps, from which the bounds of the early ones are backed up, 0 would ignore the gap."""
 
-_FIRST_RESOLUTION, _REFINEMENT, _FINEST_RESOLUTION = 100.0, 10.0, 1e15
-"""Beliefs whose entries, relative to the largest, round to the same multiples of 1 / 100 are one
-point; when a round finds and moves nothing they are told apart ten times as finely, up to a
-float's precision."""
+_REFINEMENT, _FINEST_RESOLUTION = 10.0, 1e15
+"""When a round finds and moves nothing, beliefs are told apart ten times as finely, up to a float's
+precision."""
 
 
 class NothingLeft(LimitReached):
@@ -56,25 +67,28 @@ class NothingLeft(LimitReached):
 
 
 class _Kind:
-    """What the rounds of one kind have brought for their backups."""
+    """What the rounds of one kind have brought for their work."""
 
     def __init__(self) -> None:
-        self.cost = self.waited = 0.0  # backups of its last round, and of others since
+        self.cost = self.waited = 0.0  # work of its next round, about, and of others since the last
+        self.patience = _RETRY
         self._brought = self._spent = 0.0
 
     @property
     def rate(self) -> float:
-        """How much the logarithm of the gap fell for each backup."""
+        """How much the logarithm of the gap fell for each unit of work."""
         return self._brought / max(self._spent, 1.0)
 
-    def note(self, brought: float, backups: int, is_own: bool) -> None:
-        """Note a round, of this kind or of another."""
-        if is_own:
-            self.cost, self.waited = float(backups), 0.0
-            self._brought = _MEMORY * self._brought + brought
-            self._spent = _MEMORY * self._spent + backups
-        else:
-            self.waited += backups
+    def note(self, brought: float, work: float, growth: float, best_rate: float) -> None:
+        """Note a round of this kind; the next is so many times as large.
+
+        After one that brought much less than others have, the next is waited for twice as long.
+        """
+        self.cost, self.waited = growth * work, 0.0
+        self._brought = _MEMORY * self._brought + brought if brought > 0.0 else 0.0
+        self._spent = _MEMORY * self._spent + work
+        pays = brought > 0.3 * best_rate * work
+        self.patience = max(_RETRY, 0.5 * self.patience) if pays else 2.0 * self.patience
 
 
 class HeuristicSearch:
@@ -83,14 +97,16 @@ class HeuristicSearch:
     def __init__(self, model: LatentMDP, clock: PlanningClock, threads: int | None) -> None:
         self.clock = clock
         self.bounds = Bounds(model, clock, threads)
-        self.n_iter, self.n_backups = 0, 0
+        self.n_iter = 0
         self._rng = np.random.default_rng(0)
         self._begin()
         clock.record(self.bounds.best_lower, self.bounds.best_upper)
 
     def _begin(self) -> None:
         self._count, self._spare = _WIDTH, 2.0
-        self._kinds = {"sweep": _Kind(), "local": _Kind()}
+        # Points that the next sweep adds, seconds of each and of a unit of work on sets, about.
+        self._added, self._seconds_of_point, self._seconds_of_work = 0.0, 0.0, 0.0
+        self._kinds = {name: _Kind() for name in ("trials", "sweep", "inform")}
 
     def start(self, weights: Floats) -> None:
         """Go on with other weights of the contexts; what was found so far is kept."""
@@ -102,100 +118,147 @@ class HeuristicSearch:
         bounds = self.bounds
         kind = self._next_kind()
         lower, upper = bounds.best_lower, bounds.best_upper
-        before = bounds.n_points, len(bounds.plans), self.n_backups
-        visited = self.sample(kind == "sweep")
-        self.back_up(visited, kind == "sweep")
+        before = bounds.n_points, bounds.n_plans, bounds.work
+        informed = 0.0
+        if kind == "inform":
+            informed = self._inform()
+        elif kind == "trials":
+            self._run_trials()
+        else:
+            self._sweep()
         self.prune()
         self.n_iter += 1
         bounds.keep_better()
+        self.clock.check()
         self.clock.record(bounds.best_lower, bounds.best_upper)
         rise, fall = bounds.best_lower - lower, upper - bounds.best_upper
-        self._measure(kind, upper - lower, rise, fall, self.n_backups - before[2])
-        if rise + fall <= 0.0 and (bounds.n_points, len(bounds.plans)) == before[:2]:
+        self._measure(kind, upper - lower, rise, fall, bounds.work - before[2], informed)
+        stuck = rise + fall <= 0.0 and (bounds.n_points, bounds.n_plans) == before[:2]
+        if stuck and kind != "inform":
             if bounds.resolution > _FINEST_RESOLUTION:
                 raise NothingLeft("stopped: no belief is left that would move the bounds")
             bounds.refine(_REFINEMENT)
 
+    def _inform(self) -> float:
+        """Bounds from more sets; by how much the logarithm of the gap fell after points.
+
+        At the start it shows only after backups, and at points not at all, which have bounds of
+        their own.
+        """
+        bounds, points = self.bounds, self.bounds.store.points
+        last = bounds.problem.layers - 1 if bounds.problem.ends else 1
+        early = np.flatnonzero(bounds.layer_of(points.cell[: bounds.n_points]) < last)
+        some = early[:: max(1, early.size // _LOOKS_AT_POINTS)]
+        actions, gaps = points.limit[some].argmax(axis=1), []
+        for _ in range(2):
+            found = bounds.expand(some, np.ones(some.size), actions)
+            gaps.append(max(float(found.weights @ (found.uppers - found.lowers)), 1e-300))
+            if len(gaps) == 1:
+                began, work = self.clock.seconds, bounds.work
+                bounds.inform()
+                self._seconds_of_work = (self.clock.seconds - began) / (bounds.work - work)
+        return max(math.log(gaps[0] / gaps[1]), 0.0)
+
+    def _sweep(self) -> None:
+        """A sweep; the last one before the time limit has as many points as end in time."""
+        bounds, began = self.bounds, self.clock.seconds
+        points, added = bounds.n_points, self._added
+        left = _LAST_SHARE * self.clock.remaining / max(self._seconds_of_point, 1e-9) - points
+        if added > 0.0 and left < (2.0 + _GROWTH) * added + points:
+            self._count *= min(max(left / added, 1.0 / _GROWTH**2), _GROWTH)
+        self.back_up(self.sample())
+        self._added = _GROWTH * (bounds.n_points - points)
+        self._seconds_of_point = (self.clock.seconds - began) / bounds.n_points
+
+    def _run_trials(self) -> None:
+        """Trials that take a share of all work so far: a few may bring nothing by chance."""
+        bounds = self.bounds
+        share = _TRIALS_SHARE * _RETRY / self._kinds["trials"].patience
+        most = (1.0 + share) * bounds.work
+        while True:
+            before = bounds.n_plans, bounds.n_points
+            bounds.run_trials(_TARGET)
+            if bounds.work >= most or before == (bounds.n_plans, bounds.n_points):
+                break
+            self.prune()
+            self.clock.check()
+
     def _next_kind(self) -> str:
         """The kind of round that has brought more, or one that was not tried for long."""
-        for name, kind in self._kinds.items():
-            if kind.waited >= _RETRY * kind.cost:
+        kinds = self._kinds.copy()
+        # Bounds from sets help only once they are made, and what is left must be worth it.
+        seconds = kinds["inform"].cost * self._seconds_of_work
+        if not self.bounds.may_inform or 2.0 * seconds > self.clock.remaining:
+            del kinds["inform"]
+        for name, kind in kinds.items():
+            if kind.waited >= kind.patience * kind.cost:
                 return name
-        return max(self._kinds, key=lambda name: self._kinds[name].rate)
+        return max(kinds, key=lambda name: kinds[name].rate)
 
-    def _measure(self, kind: str, gap: float, rise: float, fall: float, backups: int) -> None:
+    def _measure(
+        self, kind: str, gap: float, rise: float, fall: float, work: float, informed: float
+    ) -> None:
         """Note what a round has brought, for the choice of the next."""
         left = max(gap - rise - fall, 1e-300)
-        for name, each in self._kinds.items():
-            each.note(math.log(max(gap, left) / left), max(backups, 1), name == kind)
+        growth = {"inform": MORE_WORK, "trials": 1.0, "sweep": _GROWTH}[kind]
+        for each in self._kinds.values():
+            each.waited += work
+        best_rate = max(each.rate for each in self._kinds.values())
+        brought = max(informed, math.log(max(gap, left) / left))
+        self._kinds[kind].note(brought, max(work, 1.0), growth, best_rate)
+        # Finer grids may bring nothing and much finer ones a lot: they are always tried again.
+        self._kinds["inform"].patience = _RETRY
         if kind == "sweep":
             self._count *= _GROWTH
             self._spare *= _GROWTH if rise > fall else 1.0 / _GROWTH
             self._spare = min(max(self._spare, 1.0), 4.0)
 
-    def sample(self, is_sweep: bool) -> list[Integers]:
+    def sample(self) -> list[Integers]:
         """Walk forward to points whose chance times gap is large; those of each step."""
         bounds = self.bounds
         points, weights = bounds.start_points, bounds.start_weights
-        target = 0.0 if is_sweep else _TARGET * (bounds.best_upper - bounds.best_lower)
         visited, first = [points], 0.0
-        for t in range(bounds.depth):
-            now = bounds.points[bounds.layer(t)]
-            actions = now.limits.array[points].argmax(axis=1)  # optimistic
-            states, beliefs, chances, gaps = bounds.expand(
-                bounds.layer(t), points, weights, actions
-            )
-            target /= bounds.problem.discount
-            excess = chances * np.maximum(gaps - target, 0.0)
+        for _ in range(bounds.depth):
+            actions = bounds.store.points.limit[points].argmax(axis=1)  # optimistic
+            found = bounds.expand(points, weights, actions)
+            excess = found.weights * np.maximum(found.uppers - found.lowers, 0.0)
             total = float(excess.sum())
             if total <= 0.0:
                 break
             first = first or total
-            count = max(1.0, self._count * (total / first) ** _ALLOTMENT if is_sweep else _WIDTH)
-            if is_sweep:  # for the lower bound alone
-                more = systematic(inclusion(excess, self._spare * count), self._rng)
-                bounds.locate(bounds.layer(t + 1), states[more], beliefs[more])
+            count = max(1.0, self._count * (total / first) ** _ALLOTMENT)
+            more = systematic(inclusion(excess, self._spare * count), self._rng)
+            bounds.locate(found, more)  # for the lower bound alone
             probabilities = inclusion(excess, count)
             kept = systematic(probabilities, self._rng)
             if kept.size == 0:
                 break
-            weights = chances[kept] / probabilities[kept]
-            points = bounds.locate(bounds.layer(t + 1), states[kept], beliefs[kept])
+            weights = found.weights[kept] / probabilities[kept]
+            points = bounds.locate(found, kept)
             points, where = np.unique(points, return_inverse=True)
             weights = np.bincount(where, weights, points.size).astype(np.float64)
             visited.append(points)
         return visited
 
-    def back_up(self, visited: list[Integers], is_sweep: bool) -> None:
-        """Back up the visited points, the last first; in a sweep, all plans."""
-        bounds, layered = self.bounds, self.bounds.problem.ends
-        steps = range(len(bounds.points) if is_sweep and layered else len(visited))
-        for t in reversed(steps):
-            own = visited[t] if t < len(visited) else np.empty(0, np.int64)
-            if is_sweep and layered:
-                self._back_up_all(bounds.layer(t), own)
-            elif own.size:
-                bounds.back_up(bounds.layer(t), own, np.ones(own.size, np.bool_))
-                self.n_backups += own.size
-        if is_sweep and not layered:
-            self._back_up_all(0, np.empty(0, np.int64))
-
-    def _back_up_all(self, t: int, visited: Integers) -> None:
-        """Back up the lower bound at all points of a step, the upper at those visited."""
-        points = self.bounds.points[t]
-        above = np.zeros(len(points), np.bool_)
-        above[visited] = True
-        self.bounds.back_up(t, np.arange(len(points)), above)
-        self.n_backups += len(points)
-        self.bounds.arrange(t)
+    def back_up(self, visited: list[Integers]) -> None:
+        """Back up all plans, the last first, and the upper bounds at the visited points."""
+        bounds = self.bounds
+        above = np.zeros(bounds.n_points, np.bool_)
+        for points in visited:
+            above[points] = True
+        if not bounds.problem.ends:
+            for points in reversed(visited):
+                bounds.back_up(points, np.ones(points.size, np.bool_))
+            above[:] = False
+        for points in reversed(bounds.points_of_layers()):
+            bounds.back_up(points, above[points])
+            bounds.arrange_grown()
 
     def prune(self) -> None:
-        """Arrange what has changed much, and drop plans that nothing leads to any more."""
+        """Arrange what has grown much, and drop plans that nothing leads to any more."""
         bounds = self.bounds
-        for points in bounds.points:
-            if 2 * points.changes > len(points):
-                bounds.arrange(points.layer)
-        if len(bounds.plans) > 4 * max(bounds.n_points, 1000):
+        bounds.arrange_grown()
+        if bounds.n_plans > 4 * max(bounds.n_points, 1000):
             bounds.collect()
         # Twice what there is: arrays double when they grow.
         self.clock.require_memory(2.0 * bounds.nbytes)

@@ -25,27 +25,50 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from latentmdp._util import Floats, Integers
 from latentmdp.outcomes import RunInBlocks
 from latentmdp.planning.hsvi import kernels_sets as kernels
-from latentmdp.planning.hsvi.kernels_sets import Sets
+from latentmdp.planning.hsvi.kernels_sets import Room, Sets, make_room
 from latentmdp.planning.hsvi.lumping import LumpedProblem
-from latentmdp.planning.limits import LimitReached
 
-_MOST_SWEEPS, _LEFT = 100, 1e-6
+_FIRST_WORK, MORE_WORK, _ENTRIES, _ENTRIES_OF_A_SET = 1e5, 4.0, 10.0, 4
+"""Work of the first bounds, a few thousandths of a second, and the factor by which it grows; how
+many successors of sets take as long as one interpolation on a grid; and for how many of them there
+is room for a set."""
+
+_SWEEPS, _LEFT, _MOST_CELLS = 50, 1e-6, 256
 """Without an end: sweeps at most, and the share of the largest value whose change ends them. Every
-sweep is a bound, and points gain more than the last of them."""
+sweep is a bound, and points gain more than the last of them. A side of a grid has so many cells at
+most: the error of an interpolation falls with their square."""
 
 
-def informed_sets(
-    problem: LumpedProblem, reference: Floats, best: Floats, states: Integers, entries: int,
-    work: float, check: Callable[[], None], run: RunInBlocks,
-) -> Sets:  # fmt: skip
-    """Bounds of the sets that follow from all contexts in the given states.
+class _Listed(NamedTuple):
+    """Sets, and what follows each of them."""
+
+    state: Integers  # (n,)
+    words: Any  # (n, words): see `Sets`
+    slots: Any
+    sizes: Integers  # (n,): classes of each
+    is_whole: bool  # whether all that may follow are listed
+    graph: tuple[Any, ...]  # see `kernels.back_up_sets`
+    looks: float  # the work it took
+
+
+class _Grids(NamedTuple):
+    """Grids over the beliefs of sets."""
+
+    cells: Integers  # (n,): along a side of each set's grid, 0 for none
+    first: Integers  # (n,): where its points begin
+    points: int
+    is_finest: bool  # whether more work would make none of them finer
+
+
+class InformedSets:
+    """Bounds of the sets that follow from all contexts in some states, ever more closely.
 
     Parameters
     ----------
@@ -53,86 +76,170 @@ def informed_sets(
         w, positive.
     best : (layers, all classes)
         Values of the classes alone, upper bounds.
-    entries
-        How many successors of sets may be listed.
-    """
-    A, widest = problem.allowed.shape[1], int(problem.width.max())
-    n_words, most = -(-widest // 64), entries + states.size
-    state, words = np.empty(most, np.int64), np.zeros((most, n_words), np.uint64)
-    slots = np.full(1 << (2 * most).bit_length(), -1, np.int32)
-    first_words = np.zeros((states.size, n_words), np.uint64)
-    for i, x in enumerate(states):
-        for c in range(problem.width[x]):
-            first_words[i, c >> 6] |= np.uint64(1) << np.uint64(c & 63)
-    rows, earned = np.empty(most * A + 1, np.int64), np.empty(most * A)
-    child, weight = np.empty(entries, np.int32), np.empty(entries)
-    n_outcomes = problem.next_state.size
-    layers = (
-        np.empty(n_outcomes + 1, np.int64), np.empty(n_outcomes * kernels.MOST_LAYERS),
-        np.empty((n_outcomes * kernels.MOST_LAYERS, n_words), np.uint64),
-    )  # fmt: skip
-    kernels.list_layers(problem, reference, *layers)
-    n, expanded = kernels.list_sets(
-        problem, reference, layers, states, first_words, state, words, slots, rows, child, weight,
-        earned,
-    )  # fmt: skip
-    state, words = state[:n].copy(), words[:n].copy()
-    sizes = np.bitwise_count(words).sum(axis=1)
-    cells, grid, points = _grids(problem, state, sizes, work)
-    value = np.empty((problem.layers, n + points))
-    sides = int(sizes[cells > 0].max(initial=1)) + 1
-    binomial = np.array(
-        [[math.comb(i, j) for j in range(sides)] for i in range(int(cells.max(initial=0)) + sides)]
-    )
-    sets = Sets(state, words, slots, reference, value, best, cells, n + grid, binomial)
-    chosen = [np.flatnonzero((cells > 0) & (sizes == d)) for d in range(2, sides)]
-    for t in range(problem.layers):
-        kernels.known_values(problem, reference, state, words, best[t], value[t])
-        kernels.known_grids(problem, sets, t, value[t])
-    graph = (problem, state, rows, child, weight, earned)
+    states
+        Where episodes begin.
+    memory
+        Bytes that may be taken.
+    check, run
+        Called now and then, and may raise to stop; runs a kernel over items by threads.
 
-    def sweep(t: int, later: int, is_last: bool) -> float:
-        """Back up all sets, then grids, small ones first."""
-        after = np.zeros(n + points) if is_last else value[later]
-        change = kernels.back_up_sets(0, expanded, *graph, after, value[t])
-        for of_size in chosen:
-            before = value[t] if problem.ends else value[t].copy()
-            out = value[t] if problem.ends else before
-            run(kernels.back_up_grids, of_size.size, problem, sets, t, later, is_last, of_size, out)
+    Attributes
+    ----------
+    work
+        What may be spent on the next bounds, counted in interpolations on a grid.
+    is_whole
+        Whether more work would change nothing, or may not be done.
+    """
+
+    def __init__(
+        self, problem: LumpedProblem, reference: Floats, best: Floats, states: Integers,
+        memory: float, check: Callable[[], None], run: RunInBlocks,
+    ) -> None:  # fmt: skip
+        self.problem, self.reference, self.best, self._states = problem, reference, best, states
+        self._check, self._run = check, run
+        self._sweeps = problem.layers if problem.ends else _SWEEPS
+        self._widest = int(problem.width.max())
+        self._n_words = -(-self._widest // 64)
+        a_set = 8.0 * (problem.layers + 2 + self._n_words + 2 * problem.allowed.shape[1])
+        self._most_entries = memory / (12.0 + a_set / _ENTRIES_OF_A_SET)
+        self._most_points = memory / (8.0 * problem.layers)
+        self.work, self.is_whole = _FIRST_WORK, False
+        self._layers: tuple[Any, ...] | None = None
+        self._listed: _Listed | None = None
+        self._all_listed, self._cells = False, np.empty(0, np.int64)
+
+    def make_room(self, sets: Sets) -> Room:
+        """Working memory of one thread for looks at these sets."""
+        return make_room(self._widest, self._n_words, sets.binomial.shape[1])
+
+    def nothing(self) -> Sets:
+        """No sets: every belief has the values of its classes."""
+        i8 = np.empty(0, np.int64)
+        return Sets(
+            i8, np.empty((0, self._n_words), np.uint64), np.full(2, -1, np.int32), self.reference,
+            np.empty((self.problem.layers, 0)), self.best, i8, i8, np.ones((2, 2), np.int64),
+        )  # fmt: skip
+
+    def bounds(self) -> tuple[Sets, float]:
+        """Bounds from so much work, and how much it took; the next will have several times more."""
+        cells, looks = self._cells, 0.0
+        while True:  # until something is new
+            work, entries = self.work, int(_ENTRIES * self.work / self._sweeps)
+            self.work *= MORE_WORK
+            is_new = self._listed is None or not self._all_listed
+            if self._listed is None or not self._all_listed:
+                self._listed = self._list(int(min(entries, self._most_entries)))
+                self._all_listed = self._listed.is_whole or entries > self._most_entries
+                looks += self._listed.looks
+            grids = self._grids(self._listed, work)
+            self.is_whole = self._all_listed and grids.is_finest
+            if self.is_whole or is_new or not np.array_equal(cells, grids.cells):
+                break
+        self._cells = grids.cells
+        sets, more = self._valued(self._listed, grids)
+        return sets, looks + more
+
+    def make(self, entries: int, work: float) -> Sets:
+        """Sets with so many successors in all, and grids of so much work."""
+        listed = self._list(entries)
+        return self._valued(listed, self._grids(listed, work))[0]
+
+    def _list(self, entries: int) -> _Listed:
+        """Sets with so many successors in all, and what follows each of them."""
+        problem, states, n_words = self.problem, self._states, self._n_words
+        A = problem.allowed.shape[1]
+        most = entries // _ENTRIES_OF_A_SET + states.size
+        state, words = np.empty(most, np.int64), np.zeros((most, n_words), np.uint64)
+        slots = np.full(1 << (2 * most).bit_length(), -1, np.int32)
+        first_words = np.zeros((states.size, n_words), np.uint64)
+        for i, x in enumerate(states):
+            for c in range(problem.width[x]):
+                first_words[i, c >> 6] |= np.uint64(1) << np.uint64(c & 63)
+        rows, earned = np.empty(most * A + 1, np.int64), np.empty(most * A)
+        child, weight = np.empty(entries, np.int32), np.empty(entries)
+        if self._layers is None:
+            n_outcomes = problem.next_state.size
+            self._layers = (
+                np.empty(n_outcomes + 1, np.int64), np.empty(n_outcomes * kernels.MOST_LAYERS),
+                np.empty((n_outcomes * kernels.MOST_LAYERS, n_words), np.uint64),
+            )  # fmt: skip
+            kernels.list_layers(problem, self.reference, *self._layers)
+        n, expanded = kernels.list_sets(
+            problem, self.reference, self._layers, states, first_words, state, words, slots, rows,
+            child, weight, earned, make_room(self._widest, n_words, 1),
+        )  # fmt: skip
+        state, words = state[:n].copy(), words[:n].copy()
+        sizes = np.bitwise_count(words).sum(axis=1, dtype=np.int64)
+        graph = (problem, state, rows[: expanded * A + 1].copy(), child, weight, earned)
+        outcomes = np.diff(problem.starts[::A])[state[:expanded]]
+        looks = float(outcomes.sum()) * (1.0 + 0.1 * n_words) + int(rows[expanded * A])
+        looks += float(sizes.sum()) * problem.layers / (5.0 * _ENTRIES)
+        return _Listed(state, words, slots, sizes, expanded == n, graph, looks)
+
+    def _valued(self, listed: _Listed, grids: _Grids) -> tuple[Sets, float]:
+        """The values of listed sets and of their grids, and the work it took."""
+        problem, layers, A = self.problem, self.problem.layers, self.problem.allowed.shape[1]
+        state, words, slots, sizes, _, graph, _ = listed
+        n, rows, cells = state.size, graph[2], grids.cells
+        value = np.empty((layers, n + grids.points))
+        sides = int(sizes[cells > 0].max(initial=1)) + 1
+        sums = range(int(cells.max(initial=0)) + sides)
+        binomial = np.array([[math.comb(i, j) for j in range(sides)] for i in sums])
+        sets = Sets(
+            state, words, slots, self.reference, value, self.best, cells, n + grids.first, binomial
+        )
+        of_sizes = [np.flatnonzero((cells > 0) & (sizes == d)) for d in range(2, sides)]
+        for t in range(layers):
+            self._check()
+            self._run(kernels.known_values, n, problem, sets, rows, t)
+            kernels.known_grids(problem, sets, t, value[t], self.make_room(sets))
+        enough, swept = _LEFT * float(np.abs(self.best).max()), 0
+        for t in range(layers - 1, -1, -1):
+            for _ in range(1 if problem.ends else _SWEEPS):
+                self._check()
+                swept += 1
+                if self._sweep(sets, t, graph, of_sizes) <= enough:
+                    break
+        outcomes = np.diff(problem.starts[::A])[state]
+        points = np.diff(np.append(grids.first, grids.points))
+        return sets, swept * (int(rows[-1]) / _ENTRIES + float(points @ outcomes))
+
+    def _grids(self, listed: _Listed, work: float) -> _Grids:
+        """The grids that so much work allows: as fine for every size of sets as its share does."""
+        problem, sizes = self.problem, listed.sizes
+        outcomes = np.diff(problem.starts[:: problem.allowed.shape[1]])[listed.state]
+        cells, counts = np.zeros(sizes.size, np.int64), np.zeros(sizes.size, np.int64)
+        by_size, is_finest = np.unique(sizes[sizes > 1]).tolist(), True
+        for d in by_size:
+            of_size = sizes == d
+            looks = work / self._sweeps / len(by_size) / float(outcomes[of_size].sum())
+            room = self._most_points / len(by_size) / int(of_size.sum())
+            n = 1
+            while n < _MOST_CELLS and math.comb(n + d, d - 1) <= min(looks, room):
+                n += 1
+            is_finest = is_finest and (n == _MOST_CELLS or math.comb(n + d, d - 1) > room)
+            if n < d:  # nor have larger sets
+                is_finest = is_finest and math.comb(2 * d - 1, d - 1) > room
+                break
+            cells[of_size], counts[of_size] = n, math.comb(n + d - 1, d - 1)
+        return _Grids(cells, np.cumsum(counts) - counts, int(counts.sum()), is_finest)
+
+    def _back_up_grids(self, start: int, stop: int, *arguments: Any) -> None:
+        kernels.back_up_grids(start, stop, *arguments, self.make_room(arguments[1]))
+
+    def _sweep(self, sets: Sets, t: int, graph: tuple[Any, ...], of_sizes: list[Integers]) -> float:
+        """Back up all sets, then grids, small ones first; the largest change without an end."""
+        problem, value, A = self.problem, sets.value, self.problem.allowed.shape[1]
+        later = t + 1 if problem.ends else t
+        is_last = later == problem.layers
+        after = np.zeros(value.shape[1]) if is_last else value[later]
+        change = float(kernels.back_up_sets(0, (graph[2].size - 1) // A, *graph, after, value[t]))
+        for of_size in of_sizes:
+            out = value[t] if problem.ends else value[t].copy()
+            self._run(
+                self._back_up_grids, of_size.size, problem, sets, t, later, is_last, of_size, out
+            )
             if not problem.ends:
                 change = max(change, float((value[t] - out).max(initial=0.0)))
                 value[t] = out
         return change
-
-    enough = _LEFT * float(np.abs(best).max())
-    with suppress(LimitReached):  # the values so far are bounds
-        for t in range(problem.layers - 1, -1, -1):
-            for _ in range(1 if problem.ends else _MOST_SWEEPS):
-                check()
-                later = t + 1 if problem.ends else t
-                if sweep(t, later, later == problem.layers) <= enough:
-                    break
-    return sets
-
-
-def _grids(
-    problem: LumpedProblem, state: Integers, sizes: Integers, work: float
-) -> tuple[Integers, Integers, int]:
-    """Cells along a side of the grid of each set, where its points begin, and their number."""
-    A = problem.allowed.shape[1]
-    outcomes = np.diff(problem.starts[::A])[state]
-    sweeps = problem.layers if problem.ends else _MOST_SWEEPS
-    cells, most = np.zeros(state.size, np.int64), int(sizes.max(initial=1))
-    share = work / sweeps / max(1, most - 1)
-    for d in range(2, most + 1):
-        of_size = sizes == d
-        total, n = float(outcomes[of_size].sum()), 1
-        while n < 256 and total * math.comb(n + d, d - 1) <= share:
-            n += 1
-        if n < d:
-            break
-        cells[of_size] = n
-    counts = np.where(
-        cells > 0, [math.comb(int(n) + int(d) - 1, int(d) - 1) for n, d in zip(cells, sizes)], 0
-    )
-    return cells, np.cumsum(counts) - counts, int(counts.sum())
