@@ -17,6 +17,7 @@ import numpy as np
 
 from latentmdp._util import Floats, Indices, Integers
 from latentmdp.model import LatentMDP
+from latentmdp.planning.endless import TOLERANCE
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph
 
 if TYPE_CHECKING:
@@ -70,8 +71,10 @@ def node_bounds(
     def evaluate(start: int, stop: int, now: Floats, after: Floats) -> None:
         evaluate_plans(start, stop, *problem, offsets, offsets, now, after)
 
-    def enough(values: Floats) -> float:  # bounds within 1e-12 of the largest value
-        return max(1e-12 / share, _ROUNDING) * float(np.abs(values).max(initial=0.0))
+    # As close as the values of single policies are known (`TOLERANCE`), where a planner's graphs
+    # end: closer, and their every node would be iterated anew.
+    def enough(values: Floats) -> float:
+        return (TOLERANCE / share + 10.0 * _ROUNDING) * float(np.abs(values).max(initial=0.0))
 
     # The bounds hold after any number of iterations, they are only less tight.
     rows, least, largest = settle(evaluate, n, rows, _all_go_on(model), enough, 100_000)
