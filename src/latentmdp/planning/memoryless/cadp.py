@@ -172,11 +172,6 @@ class MemorylessProblem:
         scores = self.by_action((self.start[state] * q).sum(axis=1))
         return float(np.where(self.open, scores, -np.inf).max(axis=1).sum())
 
-    def permitted(self, rules: Indices) -> Flags:
-        """Which actions (..., S, A) the rules (..., S) leave; -1 leaves all."""
-        chosen = rules[..., None]
-        return self.open & ((chosen < 0) | (chosen == np.arange(self.open.shape[1])))
-
     def relax(self, rules: Indices, excluded: bool = False) -> tuple[float, Floats]:
         """A bound on all policies with these rules, and what each action would gain.
 
@@ -187,15 +182,13 @@ class MemorylessProblem:
         """
         if self.is_endless:
             return _relax_without_end(self, rules[0], excluded)
-        H, S, _, M = self.sizes
+        H, S, A, M = self.sizes
         steps, rewards, discount = *self.rows.problem, self.model.discount
         q, V, y = np.empty((H, *rewards.shape)), np.zeros((H + 1, S, M)), np.empty((2, S, M))
         y[0] = self.start
-        gains = np.where(self.open | np.zeros((*self.shape, 1), np.bool_), 0.0, -np.inf)
-        if not excluded:
-            gains[~self.permitted(rules)] = -np.inf
+        gains = np.empty((*self.shape, A))
         common = discount, self.rows.number, rules, excluded, q, V
-        self.over_time(kernels.relax, H, steps, rewards, *common, back=True)
+        self.over_time(kernels.relax, H, steps, rewards, *common, gains, back=True)
         self.over_time(kernels.disagree, H, steps, *common, y, gains)
         return float((self.start * V[0]).sum()), gains
 
@@ -413,7 +406,8 @@ def _relax_without_end(
 ) -> tuple[float, Floats]:
     """`MemorylessProblem.relax` where there is no end, by policy iteration in each context."""
     rows, M, discount = problem.rows, problem.sizes[3], problem.model.discount
-    permitted = problem.permitted(rules)
+    chosen = rules[:, None]
+    permitted = problem.open & ((chosen < 0) | (chosen == np.arange(problem.sizes[2])))
     if (rules >= 0).all():
         values = _chain_values(problem, rules)
     else:

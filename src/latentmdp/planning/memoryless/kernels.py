@@ -70,13 +70,14 @@ def improve(first, last, steps, rewards, discount, number, y, later, q, policy):
 
 
 @njit(cache=True, nogil=True)
-def relax(first, last, steps, rewards, discount, number, rules, excluded, q, V):
+def relax(first, last, steps, rewards, discount, number, rules, excluded, q, V, gains):
     """Solve each context alone, where rules (L, S) holds some actions fixed and -1 where free.
 
     A free (l, s) takes the action that is best for the context and the time, so
     sum_{s,m} y_0(s, m) V_{0,m}(s) is at least the value of any policy with these rules; with all
-    of them fixed it is the value. Fills V (H + 1, S, M), which is 0 before, and q (H, R, M): of
-    what the rules exclude only if `excluded`, else it is not used. Sums run over next states.
+    of them fixed it is the value. Fills V (H + 1, S, M), which is 0 before, and q (H, R, M), of
+    what the rules exclude only if `excluded`; gains (L, S, A) become 0 where there is a q and for
+    action 0 of a terminal state, which is the end, -inf elsewhere. Sums run over next states.
     """
     S, A = number.shape
     L, R, M = rules.shape[0], q.shape[1], q.shape[2]
@@ -84,10 +85,14 @@ def relax(first, last, steps, rewards, discount, number, rules, excluded, q, V):
     for t in range(last - 1, first - 1, -1):
         for s in range(S):
             fixed = rules[t % L, s]
+            is_terminal = True
             for a in range(A):
-                row = number[s, a]
+                row, counts = number[s, a], excluded or fixed < 0 or fixed == a
                 if row >= 0:
-                    counted[row, 0] = row if excluded or fixed < 0 or fixed == a else -1
+                    counted[row, 0], is_terminal = row if counts else -1, False
+                gains[t % L, s, a] = 0.0 if row >= 0 and counts else -np.inf
+            if is_terminal:
+                gains[t % L, s, 0] = 0.0
         follow(0, R, steps, rewards, counted, discount * V[t + 1], q[t])
         for s in range(S):
             fixed, is_first = rules[t % L, s], True
