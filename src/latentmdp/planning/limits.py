@@ -18,11 +18,6 @@ _USABLE_SHARE = 0.97
 found. A larger share would end after the limit, a smaller one searches less."""
 
 
-POLICY_SHARE = 0.3
-"""Of the time for the standing plans and for a round, what it takes to find which plans are
-followed and to put them together."""
-
-
 class LimitReached(Exception):  # noqa: N818, it is no error, and the text says which limit
     """The search ends here, with what it has found."""
 
