@@ -54,7 +54,8 @@ def branch_and_bound(
         if incumbent.upper - incumbent.lower < 0.9 * recorded:
             recorded = incumbent.upper - incumbent.lower
             clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
-        clock.require_memory(table_bytes + node_bytes * len(tree))
+        used = table_bytes + node_bytes * len(tree)
+        clock.require_memory(used, used)
         _, _, (layer, state), rules = heapq.heappop(tree)
         for action in np.flatnonzero(problem.open[state]):
             child = rules.copy()
