@@ -14,7 +14,7 @@ A stationary policy changes one state at a time, at all times at once.
 
 Without an end the policy is stationary. It is valued by linear solves, and whole sets of states
 change their actions where sum_m y(s, m) (Q^pi_m(s, a) - V^pi_m(s)) says that it pays, halved until
-the value rises; where there are few states, every change of a single one is tried too.
+the value rises.
 
 Other starts are each context's own optimal policy and random policies.
 """
@@ -32,7 +32,7 @@ from latentmdp._kernels import bellman
 from latentmdp._util import Flags, Floats, Indices, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
-from latentmdp.planning.chains import policy_chain, solve_dense
+from latentmdp.planning.chains import policy_chain
 from latentmdp.planning.endless import best_from_above
 from latentmdp.planning.limits import LimitReached
 from latentmdp.planning.memoryless import kernels
@@ -294,7 +294,7 @@ def ascent(problem: MemorylessProblem, start: Indices) -> Iterator[tuple[Indices
     """
     policy = np.array(start, dtype=np.int32)
     if problem.is_endless:
-        yield from _endless_ascent(problem, policy)
+        yield from _ascent_by_sets(problem, policy)
     elif problem.stationary:
         yield from _stationary_ascent(problem, policy)
     else:
@@ -334,24 +334,6 @@ def _stationary_ascent(
             yield policy, value
         if value <= before + tolerance:
             return
-
-
-def _endless_ascent(problem: MemorylessProblem, policy: Indices) -> Iterator[tuple[Indices, float]]:
-    """By sets of states; then one change of a single state at a time, where there are few."""
-    while True:
-        value = -np.inf
-        for step in _ascent_by_sets(problem, policy):
-            yield step
-            policy, value = step
-        if problem.sizes[1] > 200:  # to try every change of one state takes an inverse
-            return
-        rises = _single_rises(problem, policy)
-        s, a = np.unravel_index(int(np.argmax(rises)), rises.shape)
-        changed = policy.copy()
-        changed[0, s] = a
-        if rises[s, a] <= problem.tolerance or problem.value(changed) <= value:
-            return
-        policy = changed
 
 
 def _ascent_by_sets(problem: MemorylessProblem, policy: Indices) -> Iterator[tuple[Indices, float]]:
@@ -419,33 +401,6 @@ def _relax_without_end(
     gains = np.einsum("sm,sam->sa", visits, q - values[:, None, :])
     gains[~(problem.open if excluded else permitted)] = -np.inf
     return float((problem.start * values).sum()), gains[None]
-
-
-def _single_rises(problem: MemorylessProblem, policy: Indices) -> Floats:
-    """By how much the value rises if one state changes its action, (S, A): a rank-one update.
-
-    With N = (I - discount P)^-1 and d = T(. | s, a) - P(. | s), V rises by
-    N(., s) (Q(s, a) - V(s)) / (1 - discount d N(., s)).
-    """
-    _, S, A, M = problem.sizes
-    values = _chain_values(problem, policy[0])
-    visits = _chain_visits(problem, np.repeat(policy.T, M, axis=1))
-    q = problem.by_action(problem.row_values(values))
-    _, starts, next_state, probs = problem.rows.steps
-    rows, state = np.repeat(np.flatnonzero(problem.model.allowed), np.diff(starts)), np.arange(S)
-    rises, discount = np.zeros((S, A)), problem.model.discount
-    for m in range(M):
-        problem.check()
-        T = np.zeros((S * A, S))
-        T[rows, next_state] = probs[:, m]
-        P = T[state * A + policy[0]]
-        back = solve_dense(discount * P, np.eye(S))
-        ahead = (T @ back).reshape(S, A, S)[state, :, state]
-        staying = ahead - (P @ back)[state, state][:, None]
-        rise = (q[..., m] - values[:, m, None]) / (1.0 - discount * staying)
-        rises += visits[:, m, None] * rise
-    rises[~problem.open] = -np.inf
-    return rises
 
 
 def weight_select_update(problem: MemorylessProblem) -> Indices:
