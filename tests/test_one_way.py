@@ -44,9 +44,8 @@ OTHER = {
         "online/kernels_q_learning.py: q_sweep": "Q-learning: a sampled target, no expectation",
         "planning/chains.py: _solve_sparse": "the residual of a linear system",
         "planning/compact.py: _Choice._proved": "what a given policy graph earns",
-        "planning/memoryless/cadp.py: _informed_with_end": "layers by `follow`; one rule for contexts",
+        "planning/memoryless/cadp.py: _informed_with_end": "layers by `follow`, one rule for all",
         "planning/memoryless/cadp.py: _relax_without_end": "one maximum for all contexts together",
-        "planning/memoryless/kernels.py: relax": "one maximum for all contexts together",
         "theory/communication.py: _expected_times": "policy iteration for hitting times",
     },
     "what a policy does next": {
