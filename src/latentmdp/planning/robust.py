@@ -309,7 +309,11 @@ class _CuttingPlanes:
         # The weights that are planned for now come last.
         self.planes = [_Plane(model.weights, self.bounds.start_points)]
         self._lower_upper()
-        # The best policies of the single contexts can be mixed from the start.
+        # Policies that ask no questions, and the best of the single contexts, can be mixed from the
+        # start.
+        n, policies = self.bounds.start_points.size, self.bounds.first_actions.shape[2]
+        self.first_plans = [np.full(n, -1 - k) for k in range(policies)]
+        self.first_values = [earned_by_context(self.bounds, plans) for plans in self.first_plans]
         for weights in np.eye(model.n_contexts):
             self.bounds.start(weights)
             self.planes.append(_Plane(weights, self.bounds.start_points))
@@ -386,7 +390,8 @@ class _CuttingPlanes:
 
     def respond(self) -> None:
         """Nature's answer to all policies so far, and the mixture against it."""
-        values = np.array([plane.renew(self.bounds) for plane in self.planes]) - self.reference
+        renewed = [plane.renew(self.bounds) for plane in self.planes]
+        values = np.array(renewed + self.first_values) - self.reference
         self.nature, mixture = self.allowed.against(values)
         self.best_response = float((values @ self.nature).max())
         self._record(0, values, mixture, self.nature)
@@ -407,7 +412,8 @@ class _CuttingPlanes:
         objective = float(self.allowed.worst(mixed) @ mixed)
         if len(self.answers) <= place or objective > self.answers[place].lower:
             used = np.flatnonzero(mixture)
-            plans = np.array([self.planes[i].plans for i in used])
+            known = [plane.plans for plane in self.planes] + self.first_plans
+            plans = np.array([known[i] for i in used])
             self.answers[place : place + 1] = [_Answer(objective, plans, mixture[used], nature)]
 
     def result(self) -> RobustPlan:
