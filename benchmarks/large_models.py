@@ -1,7 +1,7 @@
 """Large, costly and endless models: sizes, times and proved gaps.
 
 `python benchmarks/large_models.py [what ...]` with any of: size, entry, gap, costs, endless,
-limits, threads; all but the last by default. Times are wall-clock, after a first run that compiles.
+threads; all but the last by default. Times are wall-clock, after a first run that compiles.
 
 Sparse problems have 5 contexts, 4 actions, 50 steps and 5 successors a row, and a tenth of (s, a)
 rewarded: successors are the same in all contexts ("same") or drawn for each ("own").
@@ -16,7 +16,6 @@ import numpy as np
 import scipy.sparse as sp
 
 import latentmdp as lm
-from latentmdp._util.clock import compile_seconds
 
 
 def sparse(S, seed=0, own=False, M=5, A=4, successors=5, horizon=50, matrices=False):
@@ -147,33 +146,6 @@ def endless():
         )
 
 
-def limits():
-    """Wall time of planners under a time limit, less that of compiling, and whether it is kept."""
-    rng = np.random.default_rng(3)
-    many = lm.LatentMDP(
-        rng.dirichlet(np.ones(200), size=(50, 200, 2)),
-        rng.dirichlet(np.ones(10), size=(50, 200, 2)),
-        reward_values=np.arange(10.0),
-        horizon=30,
-    )
-    wide = sparse(2_000, M=10)
-    for name, model in (("M=50, S=200, Z=10", many), ("M=10, S=2,000", wide)):
-        for limit in (2.0, 5.0, 10.0):
-            for planner in (
-                lm.HSVI(gap=0.0, time_limit=limit),
-                lm.Robust("worst-case", gap=0.0, time_limit=limit),
-                lm.Robust("regret", gap=0.0, time_limit=limit),
-                lm.PBVI(beliefs=10_000, time_limit=limit),
-                lm.Memoryless(time_limit=limit),
-                lm.Memoryless(stationary=True, time_limit=limit),
-            ):
-                began = time.perf_counter() - compile_seconds()
-                plan = planner.plan(model)
-                wall = time.perf_counter() - compile_seconds() - began
-                kept = "kept" if wall <= 1.1 * limit + 0.5 else "MISSED"
-                print(f"{name}, {planner!r:.60}: {wall:.2f} s, {kept}; lower {plan.lower}")
-
-
 def threads():
     """The same work with 1 thread and with more: HSVI, and evaluate."""
     import os
@@ -222,7 +194,6 @@ def main():
         "gap": gap,
         "costs": costs,
         "endless": endless,
-        "limits": limits,
         "threads": threads,
     }
     wanted = sys.argv[1:] or [name for name in parts if name != "threads"]

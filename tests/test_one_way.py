@@ -44,8 +44,8 @@ OTHER = {
         "online/kernels_q_learning.py: q_sweep": "Q-learning: a sampled target, no expectation",
         "planning/chains.py: _solve_sparse": "the residual of a linear system",
         "planning/compact.py: _Choice._proved": "what a given policy graph earns",
+        "planning/memoryless/cadp.py: _informed_with_end": "layers by `follow`, one rule for all",
         "planning/memoryless/cadp.py: _relax_without_end": "one maximum for all contexts together",
-        "planning/memoryless/kernels.py: relax": "one maximum for all contexts together",
         "theory/communication.py: _expected_times": "policy iteration for hitting times",
     },
     "what a policy does next": {
@@ -53,7 +53,6 @@ OTHER = {
         "planning/compact.py: _Choice._evaluated": "at which node a plan begins",
         "planning/explanation.py: ActionRule._memory": "the node for a belief that a user names",
         "planning/explanation.py: switches": "where the best vector changes along a segment",
-        "planning/memoryless/__init__.py: _hurried_plan": "memoryless policies weigh contexts",
         "planning/robust.py: WeightSet.against": "nature's answer to a policy",
         "planning/robust.py: _CuttingPlanes.respond": "which tried weights are the closest",
         "report/explanations.py: _line": "a picture of vectors over a belief",

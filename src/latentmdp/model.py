@@ -510,8 +510,8 @@ class LatentMDP(Fielded):
         """E_m[r | s, a] without the bonus, shape (M, S, A)."""
         if self.is_table:
             M, S, A, _ = self.dimensions
-            paid = self.outcomes.probs * self.reward_values[self.outcomes.reward][:, None]
-            means = row_sums(self.outcomes, paid).T.reshape(M, S, A)
+            paid = self.reward_values[self.outcomes.reward]
+            means = row_sums(self.outcomes, self.outcomes.probs, paid).T.reshape(M, S, A)
             return np.ascontiguousarray(means)
         if self.reward_model == "transition":
             given_next = self.reward_probs @ self.reward_values

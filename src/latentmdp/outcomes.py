@@ -362,12 +362,13 @@ def _dense(what: str, table: Outcomes, cells: Integers, shape: tuple[int, ...]) 
     return dense
 
 
-def row_sums(outcomes: Outcomes, entries: Floats) -> Floats:
-    """Sums of entries (n, k) over the outcomes of each row, (S A, k)."""
+def row_sums(outcomes: Outcomes, entries: Floats, shares: Floats | None = None) -> Floats:
+    """Sums of entries (n, k), times `shares` (n,), over the outcomes of each row, (S A, k)."""
     import scipy.sparse as sp
 
     n, rows = outcomes.size, outcomes.starts.size - 1
-    gather = sp.csr_array((np.ones(n), np.arange(n), outcomes.starts), shape=(rows, n))
+    shares = np.ones(n) if shares is None else shares
+    gather = sp.csr_array((shares, np.arange(n), outcomes.starts), shape=(rows, n))
     return np.asarray(gather @ entries)
 
 

@@ -1,5 +1,7 @@
 """Branch and bound against enumeration of all memoryless policies."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,8 @@ from hypothesis import strategies as st
 
 import latentmdp as lm
 from latentmdp import testing
+from latentmdp.planning import qmdp
+from latentmdp.planning.limits import PlanningClock
 from latentmdp.planning.memoryless.cadp import MemorylessProblem
 
 
@@ -93,6 +97,38 @@ def test_time_limit_leaves_valid_bounds() -> None:
     assert (np.diff(seconds) >= 0).all()
     assert (np.diff(lowers) >= 0).all()
     assert (np.diff(uppers) <= 0).all()
+
+
+@pytest.mark.parametrize("stationary", [False, True])
+@pytest.mark.parametrize("horizon", [4, None])
+def test_cut_short_anywhere_leaves_valid_bounds(
+    stationary: bool, horizon: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The clock ticks once a look, and looks come after every layer: limits end the work anywhere.
+    model = testing.random_model(
+        4, contexts=3, states=3, actions=3, horizon=horizon, discount=0.8, zeros=0.3,
+        forbidden=0.3, n_terminal=1, reward_values=(-1.0, 0.0, 2.0),
+    )  # fmt: skip
+    best = testing.optimal_memoryless_value(model, stationary=stationary)
+    planner = lm.Memoryless(stationary=stationary, starts=1, time_limit=None)
+    whole = planner.plan(model)
+    monkeypatch.setattr(qmdp, "_BLOCK_WORK", 1.0)
+    monkeypatch.setattr(PlanningClock, "seconds", property(lambda self: 0.0))
+    in_layers = planner.plan(model)
+    assert (in_layers.lower, in_layers.n_iter) == (whole.lower, whole.n_iter)
+    np.testing.assert_array_equal(in_layers.policy.actions, whole.policy.actions)
+    stopped = set()
+    for limit in (*range(1, 40, 2), *range(50, 500, 100), 10**6):
+        ticks = itertools.count()
+        monkeypatch.setattr(
+            PlanningClock, "seconds", property(lambda self, ticks=ticks: float(next(ticks)))
+        )
+        plan = lm.Memoryless(stationary=stationary, starts=1, time_limit=limit).plan(model)
+        assert plan.lower - 1e-9 <= best <= plan.upper + 1e-9
+        assert testing.policy_value(model, plan.policy) >= plan.lower - 1e-9
+        assert plan.upper <= lm.QMDP().plan(model).upper + 1e-9 or limit < 10  # it was cut short
+        stopped.add("time limit" in plan.message)
+    assert stopped == {True, False}
 
 
 def test_memory_limit_leaves_valid_bounds() -> None:

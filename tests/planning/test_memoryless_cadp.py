@@ -47,7 +47,7 @@ def test_not_below_weight_select_update_and_each_context_alone(seed: int) -> Non
     plan = lm.Memoryless("cadp", starts=0).plan(model)
     problem = MemorylessProblem.of(model, stationary=False)
     starts = [weight_select_update(problem)]
-    starts += [problem.values[..., m].argmax(axis=2) for m in range(3)]
+    starts += [lm.planning.q_values(model)[..., m].argmax(axis=2) for m in range(3)]
     for start in starts:
         assert plan.lower >= lm.evaluate(model, lm.MarkovPolicy(start)).mean - 1e-12
 

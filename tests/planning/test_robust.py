@@ -27,6 +27,20 @@ def test_is_the_linear_program_over_all_policies(objective: str, level: float, s
 
 
 @pytest.mark.parametrize(("objective", "level"), OBJECTIVES)
+def test_contexts_of_weight_0_count_unless_no_share_has_them(objective: str, level: float) -> None:
+    model = random_model(9, 3, 2, 2, 2).replace(weights=[0.0, 0.6, 0.4])
+    plan = lm.Robust(objective, level, gap=0.0, absolute_gap=1e-7, time_limit=None).plan(model)
+    assert plan.lower == pytest.approx(testing.robust_value(model, objective, level), abs=1e-6)
+    without = testing.robust_value(model.subset([1, 2]), objective, level)
+    if objective == "cvar":
+        assert plan.lower == pytest.approx(without, abs=1e-6)
+        assert "weight 0" not in plan.message
+    else:
+        assert plan.lower < without - 1e-3
+        assert "contexts of weight 0 count like the others: [0]" in plan.message
+
+
+@pytest.mark.parametrize(("objective", "level"), OBJECTIVES)
 @pytest.mark.parametrize("terminal", [0, 1])
 def test_first_states_that_contexts_do_not_share(
     objective: str, level: float, terminal: int
@@ -135,7 +149,7 @@ def test_a_single_policy_says_what_it_gives_up() -> None:
 
 @pytest.mark.parametrize("horizon", [4, None])
 def test_any_limit_leaves_a_valid_plan(horizon: int | None) -> None:
-    discount = 0.9 if horizon is None else 1.0
+    discount = 0.999 if horizon is None else 1.0
     model = lm.make("random", contexts=4, states=6, horizon=horizon, discount=discount, rng=0)
     good = lm.Robust(gap=0.01, time_limit=20.0).plan(model)
     for seconds in (1e-6, 0.02):

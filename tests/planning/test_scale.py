@@ -106,7 +106,7 @@ def test_set_up_cut_short_anywhere_returns_a_valid_plan(
         assert plan.lower - 1e-9 <= best <= plan.upper + 1e-9
         assert plan.upper <= informed + 1e-9 or seconds < 10  # Q-MDP itself was cut short
         assert testing.policy_value(model, plan.policy) >= plan.lower - 1e-9
-    assert "stopped at the time limit of 1 s" in messages
+    assert any(message.startswith("stopped at the time limit of 1 s") for message in messages)
 
 
 @pytest.mark.parametrize("planner", [lm.HSVI, lm.PBVI])

@@ -249,15 +249,19 @@ def greedy_rows(first, q, chosen):
 
 
 @njit(cache=True, nogil=True)
-def policy_values(steps, rewards, chosen, discount, values):
-    """Fill values (H, S, K, M): in every context, that of following policy k from (t, s) on.
+def policy_values(steps, rewards, chosen, discount, first, last, values):
+    """Fill layers first..last-1 of values (H, S, K, M) from the one at `last`, or from the end.
 
-    `chosen` is (H, S, K), or (1, S, K) for the same rules at all times; see `follow`.
+    They are what following policy k from (t, s) on earns in every context. `chosen` is
+    (last - first, S, K), or (1, S, K) for the same rules at all times; see `follow`.
     """
     H, S, K, M = values.shape
-    first = np.int64(0)  # a function is compiled anew for a number that is written out
+    begin = np.int64(0)  # a function is compiled anew for a number that is written out
     by_policy, later = values.reshape((H, S * K, M)), np.zeros((S * K, M))
-    values[:] = 0.0
-    for t in range(H - 1, -1, -1):
-        follow(first, S, steps, rewards, chosen[t % chosen.shape[0]], later, by_policy[t])
+    values[first:last] = 0.0
+    if last < H:
+        later[:] = discount * by_policy[last]
+    for t in range(last - 1, first - 1, -1):
+        rows = chosen[(t - first) % chosen.shape[0]]
+        follow(begin, S, steps, rewards, rows, later, by_policy[t])
         later[:] = discount * by_policy[t]

@@ -12,6 +12,7 @@ count. A row may sum to less than one, and is empty in a terminal state.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ def solve_chains(
     discount: float,
     transposed: bool = False,
     guess: Floats | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Floats:
     """Solve (I - discount P_m) x_m = right_m in every context, (S, M).
 
@@ -41,13 +43,15 @@ def solve_chains(
         Solve with the transposed matrix.
     guess : (S, M)
         Where an iteration begins, by default at 0.
+    check
+        Called before each context of a long solution; it may raise.
     """
     S, M = right.shape
     # From here on a Krylov method is as fast, and linear algebra begins to use threads, which is
     # slow where the machine is busy.
     if S > 64:
         start = np.zeros_like(right) if guess is None else guess
-        return _solve_sparse(offsets, next_state, probs, right, discount, transposed, start)
+        return _solve_sparse(offsets, next_state, probs, right, discount, transposed, start, check)
     state = np.repeat(np.arange(S), np.diff(offsets))
     cell = next_state * S + state if transposed else state * S + next_state
     solved = np.empty((M, S))
@@ -70,7 +74,7 @@ def solve_dense(moves: Floats, right: Floats) -> Floats:
 
 def _solve_sparse(
     offsets: Integers, next_state: Integers | Indices, probs: Floats, right: Floats,
-    discount: float, transposed: bool, start: Floats,
+    discount: float, transposed: bool, start: Floats, check: Callable[[], None] | None,
 ) -> Floats:  # fmt: skip
     """`solve_chains` context by context, up to a residual of 1e-12 or what rounding allows."""
     from scipy import sparse
@@ -84,6 +88,8 @@ def _solve_sparse(
     ]
     solution = start.copy()
     for m in range(M):
+        if check is not None:
+            check()
         moves = sparse.csr_array((discount * probs[:, m], next_state, offsets), shape=(S, S))
         moves = moves.T.tocsr() if transposed else moves
         system: Any = sparse.eye_array(S, format="csr") - moves
@@ -110,6 +116,7 @@ def _solve_sparse(
 def policy_chain(
     steps: Successors, discount: float, rows: Integers, right: Floats,
     contexts: Integers | None = None, guess: Floats | None = None, transposed: bool = False,
+    check: Callable[[], None] | None = None,
 ) -> Floats:  # fmt: skip
     """`solve_chains` for the chain of one policy, (S, k).
 
@@ -121,4 +128,4 @@ def policy_chain(
     _, entries = segments(starts, rows)
     columns = np.arange(right.shape[1]) if contexts is None else contexts
     probs, next_state = steps.probs[entries][:, columns], steps.next_state[entries]
-    return solve_chains(offsets, next_state, probs, right, discount, transposed, guess)
+    return solve_chains(offsets, next_state, probs, right, discount, transposed, guess, check)

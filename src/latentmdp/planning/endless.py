@@ -89,7 +89,9 @@ def best_from_above(
         bellman.greedy_rows(steps.first, q[0], rows)
         if not np.array_equal(rows, rows_before):  # else it was evaluated as well as it can be
             guess = value[:, :, None]
-            value = solve_policies(steps, rewards, discount, rows, guess, by_context=True)
+            value = solve_policies(
+                steps, rewards, discount, rows, guess, by_context=True, check=check
+            )
 
 
 def policies_from_below(
@@ -103,7 +105,7 @@ def policies_from_below(
     S, K = rows.shape
     flatness = _Flatness.of(steps, discount, M)
     backed = np.zeros((S * K, M))
-    value = solve_policies(steps, rewards, discount, rows, np.zeros((S, K, M)))
+    value = solve_policies(steps, rewards, discount, rows, np.zeros((S, K, M)), check=check)
     total = 0
     while True:
         later = discount * value.reshape(S * K, M)
@@ -129,7 +131,7 @@ def _closeness(flatness: _Flatness, value: Floats, before: Floats) -> tuple[Floa
 
 def solve_policies(
     steps: Successors, rewards: Floats, discount: float, rows: Integers, start: Floats,
-    by_context: bool = False,
+    by_context: bool = False, check: Callable[[], None] | None = None,
 ) -> Floats:  # fmt: skip
     """Values of K policies in M contexts, (S, K, M), up to the accuracy of a linear solve.
 
@@ -141,5 +143,7 @@ def solve_policies(
         contexts = np.array([k]) if by_context else np.arange(start.shape[2])
         ended = rows[:, k, None] < 0
         earned = np.where(ended, 0.0, rewards[rows[:, k]][:, contexts])
-        values[:, k] = policy_chain(steps, discount, rows[:, k], earned, contexts, values[:, k])
+        values[:, k] = policy_chain(
+            steps, discount, rows[:, k], earned, contexts, values[:, k], check=check
+        )
     return values[:, :, 0] if by_context else values

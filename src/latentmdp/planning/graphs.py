@@ -2,29 +2,33 @@
 
     alpha_i(m) = R_m(s, a_i) + discount sum_k P_m(k | s, a_i) alpha_{f(i, k)}(m)
 
-by one pass from the last step to the first or, where there is no end, by iteration: with T one
-application of the right-hand side, and d_min and d_max the least and largest entry of
+by one pass from the last step to the first or, where there is no end, as the values of a Markov
+chain of nodes (`latentmdp.planning.chains`): with T one application of the right-hand side to what
+was found there, and d_min and d_max the least and largest entry of
 T alpha - alpha in a context, the solution lies there between T alpha + c d_min and
 T alpha + c d_max with c = discount / (1 - discount) [macqueen1966].
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Floats, Indices, Integers
+from latentmdp._util import Floats, Indices, Integers, segments
 from latentmdp.model import LatentMDP
+from latentmdp.planning.chains import solve_chains
+from latentmdp.planning.endless import TOLERANCE
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph
 
 if TYPE_CHECKING:
     from latentmdp._kernels import Links
-    from latentmdp.outcomes import RunInBlocks
 
 _ROUNDING = 1e-15
 """Of a backup, relative to the values: iteration cannot come closer than this / (1 - discount)."""
+
+_MOST_ITERATIONS = 100_000
+"""Of a chain that its solver leaves far from the solution, as long cycles may be."""
 
 
 class ContextBounds(NamedTuple):
@@ -65,93 +69,48 @@ def node_bounds(
         return rows[:n], rows[:n]
     if guess is not None:
         rows[:n] = guess
-    share = model.discount / (1.0 - model.discount)
-
-    def evaluate(start: int, stop: int, now: Floats, after: Floats) -> None:
-        evaluate_plans(start, stop, *problem, offsets, offsets, now, after)
-
-    def enough(values: Floats) -> float:  # bounds within 1e-12 of the largest value
-        return max(1e-12 / share, _ROUNDING) * float(np.abs(values).max(initial=0.0))
-
+    share, edge = model.discount / (1.0 - model.discount), np.inf if _all_go_on(model) else 0.0
+    # As close as the values of single policies are known (`TOLERANCE`), where a planner's graphs
+    # end: closer, and their every node would be valued anew.
+    enough = TOLERANCE / share + 10.0 * _ROUNDING
+    after, is_solved = rows.copy(), False
     # The bounds hold after any number of iterations, they are only less tight.
-    rows, least, largest = settle(evaluate, n, rows, _all_go_on(model), enough, 100_000)
-    noise = _ROUNDING * (1.0 + share) * float(np.abs(rows).max(initial=0.0))
+    for _ in range(_MOST_ITERATIONS):
+        evaluate_plans(0, n, *problem, offsets, offsets, rows, after)
+        changes, size = after[:n] - rows[:n], float(np.abs(after).max(initial=0.0))
+        # If something may end on the way, a change that is even is no shift of the solution: then
+        # 0 is among the changes, and they must be small.
+        least, largest = changes.min(axis=0, initial=edge), changes.max(axis=0, initial=-edge)
+        rows, after = after, rows
+        if float((largest - least).max()) <= enough * size:
+            break
+        if not is_solved:
+            is_solved, rows[:n] = True, _solved(problem, offsets, rows[:n])
+    noise = _ROUNDING * (1.0 + share) * size
     return rows[:n] + share * least - noise, rows[:n] + share * largest + noise
 
 
-def settle(
-    evaluate: Callable[[int, int, Floats, Floats], None],
-    n: int,
-    values: Floats,
-    goes_on: bool,
-    enough: Callable[[Floats], float],
-    most: int,
-    run: RunInBlocks | None = None,
-) -> tuple[Floats, Floats, Floats]:
-    """Iterate T until T alpha - alpha is even; the last T alpha, its least and largest change (M,).
+def _solved(problem: tuple[Any, ...], offsets: Integers, guess: Floats) -> Floats:
+    """The values (n, M) of a graph without an end as those of a chain of its nodes."""
+    table, rewards, discount, states, labels, links = problem
+    _, A, M = rewards.shape
+    source, outcomes = segments(table.starts, states * A + labels)
+    # A node that stays goes on at its place among the nodes of the next state.
+    next_state, place = table.next_state[outcomes], source - offsets[states[source]]
+    followers = offsets[next_state] + place
+    followers[followers >= offsets[next_state + 1]] = -1
+    followers[~links.stays[source]] = links.followers
+    goes_on = followers >= 0
+    followers, outcomes = followers[goes_on], outcomes[goes_on]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(source[goes_on], minlength=len(guess)))])
+    earned = rewards[states, labels]
 
-    Steps are extrapolated [anderson1965, with one step back]: context by context, alpha is taken
-    from the line through the last two T alpha on which the change is most even, which often saves
-    more than half of the iterations. Where it made the change less even, plain iterations follow,
-    which make it more even for sure: twice as many every time.
+    def solved(m: int) -> Floats:  # one after the other: a table for all would be large
+        column, probs = slice(m, m + 1), table.probs[outcomes, m : m + 1]
+        right, near = earned[:, column], guess[:, column]
+        return solve_chains(starts, followers, probs, right, discount, guess=near)
 
-    If something may end on the way, a change that is even is no shift of the solution: then 0 is
-    among the changes, and they must be small.
-
-    Parameters
-    ----------
-    evaluate
-        Called with (start, stop, alpha, out): T alpha of the items start..stop-1.
-    n, values
-        How many items there are, and where to begin: alpha (n, M), or more rows that T leaves
-        alone.
-    goes_on
-        Whether something follows every action for sure.
-    enough
-        Given T alpha, the difference between the largest and the least change of a context that is
-        small enough.
-    most
-        Iterations at most.
-    run
-        Does the work of all items, by default all at once.
-    """
-    from latentmdp.outcomes import at_once
-    from latentmdp.planning.kernels_graphs import SUMMED, compare_changes, extrapolate
-
-    run = run or at_once
-    M, parts = values.shape[1], -(-n // SUMMED)
-    sums, extremes = np.empty((parts, 4, M)), np.empty((parts, 2, M))
-    now, after, older, older_after, spare = values, *(values.copy() for _ in range(4))
-    uneven, is_extrapolated, plain, pause = np.inf, False, 1, 1
-    for iteration in range(1, most + 1):
-        run(evaluate, n, now, after)
-        pairs = (array[:n] for array in (older, older_after, now, after))
-        run(compare_changes, parts, *pairs, sums, extremes)
-        edge = np.inf if goes_on else 0.0
-        least = extremes[:, 0].min(axis=0, initial=edge)
-        largest = extremes[:, 1].max(axis=0, initial=-edge)
-        before, uneven = uneven, float((largest - least).max())
-        if uneven <= enough(after) or iteration == most:
-            break
-        if is_extrapolated and uneven > before:
-            plain, pause = pause, 2 * pause
-        is_extrapolated = plain == 0
-        plain = max(0, plain - 1)
-        shares = _most_even(sums.sum(axis=0), n, goes_on) if is_extrapolated else np.zeros(M)
-        run(extrapolate, n, older_after, after, shares, spare)
-        now, after, older, older_after, spare = spare, older_after, now, after, older
-    return after, least, largest
-
-
-def _most_even(sums: Floats, n: int, goes_on: bool) -> Floats:
-    """How far back to go, (M,), for the change with the least variance, see `compare_changes`.
-
-    The least sum of squares if it does not go on.
-    """
-    mean = sums[1] / n if goes_on else np.zeros_like(sums[1])
-    variance, covariance = sums[3] - mean * sums[1], sums[2] - mean * sums[0]
-    is_clear = variance > 1e-9 * sums[3]  # more than rounding of the squares
-    return np.where(is_clear, covariance, 0.0) / np.where(is_clear, variance, 1.0)
+    return np.concatenate([solved(m) for m in range(M)], axis=1)
 
 
 def _all_go_on(model: LatentMDP) -> bool:

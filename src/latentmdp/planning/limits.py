@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 
 from latentmdp._util import compile_seconds
 
@@ -18,11 +19,6 @@ _USABLE_SHARE = 0.97
 found. A larger share would end after the limit, a smaller one searches less."""
 
 
-POLICY_SHARE = 0.3
-"""Of the time for the standing plans and for a round, what it takes to find which plans are
-followed and to put them together."""
-
-
 class LimitReached(Exception):  # noqa: N818, it is no error, and the text says which limit
     """The search ends here, with what it has found."""
 
@@ -31,8 +27,7 @@ class PlanningClock:
     """The clock of one planning run, its limits (seconds, MiB), and the bounds it has reached.
 
     Compilation, which only the first run on a machine waits for, does not count. `on_progress` is
-    called with (seconds, lower, upper) at every record. `reserve` is how many seconds the policy
-    will take to put together, as far as that is known.
+    called with (seconds, lower, upper) at every record.
     """
 
     def __init__(
@@ -45,8 +40,7 @@ class PlanningClock:
         self.history: list[tuple[float, float, float]] = []
         self._on_progress = on_progress
         self.stopped: str | None = None
-        self.reserve = 0.0
-        self._interrupted = False
+        self._interrupted = threading.Event()
         self._start = time.perf_counter() - compile_seconds()
 
     @property
@@ -58,7 +52,7 @@ class PlanningClock:
     def remaining(self) -> float:
         """Seconds until the time limit, less what it takes to put the policy together."""
         limit = math.inf if self.time_limit is None else self.time_limit
-        return min(_USABLE_SHARE * limit, limit - self.reserve) - self.seconds
+        return _USABLE_SHARE * limit - self.seconds
 
     @property
     def memory(self) -> float:
@@ -67,10 +61,12 @@ class PlanningClock:
 
     def check(self) -> None:
         """Raise `LimitReached` once the time is over or an interrupt has come."""
-        if self._interrupted:
+        if self._interrupted.is_set():
             raise LimitReached("interrupted")
         if self.remaining <= 0.0:
-            self.stop_for_time()
+            raise LimitReached(
+                f"stopped at the time limit of {self.time_limit:g} s: {self.seconds:.3g} s are used"
+            )
 
     @contextmanager
     def searching(self) -> Iterator[None]:
@@ -101,21 +97,24 @@ class PlanningClock:
             signal.signal(signal.SIGINT, previous)
 
     def _interrupt(self, number: int, frame: object) -> None:
-        if self._interrupted:
+        if self._interrupted.is_set():
             raise KeyboardInterrupt
-        self._interrupted = True
+        self._interrupted.set()
 
-    def stop_for_time(self) -> None:
-        """Raise `LimitReached` because of the time limit."""
-        raise LimitReached(f"stopped at the time limit of {self.time_limit:g} s")
-
-    def require_memory(self, needed: float) -> None:
+    def require_memory(self, needed: float, used: float | None = None) -> None:
         """Raise `LimitReached` if more bytes would be needed than allowed."""
         if needed > self.memory:
+            now = "" if used is None else f"{used / MIB:.0f} MiB are used, and "
             raise LimitReached(
-                f"stopped at the memory limit of {self.memory_limit:g} MiB: going on would need "
-                f"about {needed / MIB:.0f} MiB"
+                f"stopped at the memory limit of {self.memory_limit:g} MiB: {now}going on would "
+                f"need about {needed / MIB:.0f} MiB"
             )
+
+    def silent(self) -> PlanningClock:
+        """The same clock, limits and interrupts, with a record of its own that is not shown."""
+        other = copy(self)
+        other.history, other._on_progress = [], None
+        return other
 
     def record(self, lower: float, upper: float) -> None:
         """Note bounds that hold now."""

@@ -96,7 +96,7 @@ class PBVI:
                     before = math.inf
                     while True:
                         gained = _sweep(bounds)
-                        clock.require_memory(2.0 * bounds.nbytes)
+                        clock.require_memory(2.0 * bounds.nbytes, bounds.nbytes)
                         n_iter += 1
                         bounds.keep_better()
                         clock.record(bounds.best_lower, bounds.best_upper)

@@ -34,7 +34,7 @@ from latentmdp._util import (
     memory_text,
     require_memory,
 )
-from latentmdp.engines import run_blocks, thread_count
+from latentmdp.engines import blocks, run_blocks, thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.endless import best_from_above, policies_from_below
@@ -164,17 +164,23 @@ def policy_values(
 
     `actions` is (H, S, K), or (1, S, K) for the same rule at all times: the action of policy k,
     ignored in terminal states, which are worth 0. Where there is no end the shape is
-    (1, S, K, M), and these are lower bounds, as close as `q_values`.
+    (1, S, K, M), and these are lower bounds, as close as `q_values`. `check` may raise.
     """
     rows = planning_rows(model)
     S, K, M = model.n_states, actions.shape[2], model.n_contexts
-    followed = rows.of_actions(actions)
     if model.horizon is None:
-        lower = policies_from_below(*rows.problem, model.discount, followed[0], M, check)
+        followed = rows.of_actions(actions)[0]
+        lower = policies_from_below(*rows.problem, model.discount, followed, M, check)
         return lower[None]
     _require_room(model, S * K, f"the values of {K} policies")
     values = np.empty((model.horizon, S, K, M))
-    bellman.policy_values(*rows.problem, followed, model.discount, values)
+    work = 0.0 if check is None else K * rows.steps.probs.size / model.n_actions
+    for first, last in reversed(layer_blocks(model.horizon, work)):
+        if check is not None:
+            check()
+        block = actions if len(actions) == 1 else actions[first:last]
+        followed = rows.of_actions(block)
+        bellman.policy_values(*rows.problem, followed, model.discount, first, last, values)
     return values
 
 
@@ -310,14 +316,14 @@ def _fill_outcomes(
     shares = np.linspace(0, steps.starts[-1], max(1, int(layer / _BLOCK_WORK)) + 1)
     cuts = np.searchsorted(steps.starts[steps.first], shares).tolist()
     cuts[-1] = S
-    blocks = list(pairwise(cuts))
+    spans = list(pairwise(cuts))
 
     def fill(first: int, last: int) -> None:
         # A layer is done before the one before it begins, so several blocks mean layer by layer.
-        times = [(first, last)] if len(blocks) == 1 else [(t, t + 1) for t in range(first, last)]
-        for span in reversed(times):
-            common = (steps, rewards, model.discount, *span, ahead, q, best)
-            run_blocks(bellman.outcome_values, blocks, threads, None, *common)
+        times = [(first, last)] if len(spans) == 1 else [(t, t + 1) for t in range(first, last)]
+        for layers in reversed(times):
+            common = (steps, rewards, model.discount, *layers, ahead, q, best)
+            run_blocks(bellman.outcome_values, spans, threads, None, *common)
 
     _fill_layers(layered, layer, fill, check, rewards)
 
@@ -348,18 +354,23 @@ def _fill_layers(
     `work` is the number of multiplications of a layer. If `check` raises `LimitReached`, each
     earlier layer is that after it plus what one more step earns at most of the `rewards`.
     """
-    last, block = len(values), max(1, int(_BLOCK_WORK / max(1, work)))
+    last = len(values)
     try:
-        while last > 0:
+        # Without a clock, all layers at once: the probabilities of a context stay in the cache.
+        for block in reversed(layer_blocks(last, 0.0 if check is None else work)):
             if check is not None:
                 check()
-            first = 0 if check is None else max(0, last - block)
-            fill(first, last)
-            last = first
+            fill(*block)
+            last = block[0]
     except LimitReached:
         further = _most(rewards)
         for t in range(last - 1, -1, -1):
             values[t] = further + (values[t + 1] if t + 1 < len(values) else 0.0)
+
+
+def layer_blocks(layers: int, work: float) -> list[tuple[int, int]]:
+    """Cut range(layers), of so many multiplications each, where the clock may be looked at."""
+    return blocks(layers, max(1, int(_BLOCK_WORK / max(1.0, work))))
 
 
 def _by_action(model: LatentMDP, rows: PlanningRows, values: Floats) -> Floats:

@@ -134,6 +134,10 @@ class Robust:
 
     Notes
     -----
+    The worst case and the regret are over all contexts, whatever their weights, and a ball gives
+    weight to contexts that have none: contexts of weight 0 count in these three, and `message` says
+    so; `model.subset` leaves them out. For "cvar" they are no part of any share, and do not count.
+
     An interrupt (Ctrl-C) ends the search as a limit does: the plan has the bounds reached so far.
     """
 
@@ -284,7 +288,7 @@ class _CuttingPlanes:
     def __init__(self, model: LatentMDP, settings: Robust, clock: PlanningClock) -> None:
         self.model, self.settings, self.clock = model, settings, clock
         # The bounds of single weights are no bounds on the objective: they are not shown.
-        self.search = HeuristicSearch(model, _SilentClock(clock), settings.threads)
+        self.search = HeuristicSearch(model, clock.silent(), settings.threads)
         self.bounds = self.search.bounds
         informed = self._informed_values()
         is_regret = settings.objective == "regret"
@@ -305,7 +309,11 @@ class _CuttingPlanes:
         # The weights that are planned for now come last.
         self.planes = [_Plane(model.weights, self.bounds.start_points)]
         self._lower_upper()
-        # The best policies of the single contexts can be mixed from the start.
+        # Policies that ask no questions, and the best of the single contexts, can be mixed from the
+        # start.
+        n, policies = self.bounds.start_points.size, self.bounds.first_actions.shape[2]
+        self.first_plans = [np.full(n, -1 - k) for k in range(policies)]
+        self.first_values = [earned_by_context(self.bounds, plans) for plans in self.first_plans]
         for weights in np.eye(model.n_contexts):
             self.bounds.start(weights)
             self.planes.append(_Plane(weights, self.bounds.start_points))
@@ -382,7 +390,8 @@ class _CuttingPlanes:
 
     def respond(self) -> None:
         """Nature's answer to all policies so far, and the mixture against it."""
-        values = np.array([plane.renew(self.bounds) for plane in self.planes]) - self.reference
+        renewed = [plane.renew(self.bounds) for plane in self.planes]
+        values = np.array(renewed + self.first_values) - self.reference
         self.nature, mixture = self.allowed.against(values)
         self.best_response = float((values @ self.nature).max())
         self._record(0, values, mixture, self.nature)
@@ -403,7 +412,8 @@ class _CuttingPlanes:
         objective = float(self.allowed.worst(mixed) @ mixed)
         if len(self.answers) <= place or objective > self.answers[place].lower:
             used = np.flatnonzero(mixture)
-            plans = np.array([self.planes[i].plans for i in used])
+            known = [plane.plans for plane in self.planes] + self.first_plans
+            plans = np.array([known[i] for i in used])
             self.answers[place : place + 1] = [_Answer(objective, plans, mixture[used], nature)]
 
     def result(self) -> RobustPlan:
@@ -418,6 +428,9 @@ class _CuttingPlanes:
         message = clock.stopped or "the gap is as small as asked"
         if settings.deterministic:
             message += f"; a random mixture of policies is better by {given_up:.3g}"
+        unlikely = np.flatnonzero(self.model.weights == 0.0)
+        if unlikely.size and settings.objective != "cvar":
+            message += f"; contexts of weight 0 count like the others: {unlikely.tolist()}"
         return RobustPlan(
             policy=policy,
             lower=lower,
@@ -435,17 +448,3 @@ class _CuttingPlanes:
             reference=arrays.frozen(self.reference),
             given_up=given_up,
         )
-
-
-class _SilentClock(PlanningClock):
-    """The clock of a run for one of its searches: the same limits, a record of its own."""
-
-    def __init__(self, clock: PlanningClock) -> None:
-        # A copy with the start of the run: a clock made anew would grant its limits again.
-        self.__dict__ = {**vars(clock), "history": [], "_on_progress": None}
-        self._clock = clock
-
-    def check(self) -> None:
-        """See `PlanningClock.check`; an interrupt is noted by the clock of the run."""
-        self._interrupted = self._clock._interrupted
-        super().check()

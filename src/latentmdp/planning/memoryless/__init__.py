@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
-import numpy as np
-
-from latentmdp._util import Floats, RNGLike, as_generator, require_choice
+from latentmdp._util import RNGLike, as_generator, require_choice
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import PlanningClock, check_limit
-from latentmdp.planning.qmdp import best_of, least_values, q_values
 from latentmdp.policies import MarkovPolicy
 
 
@@ -78,25 +76,25 @@ class Memoryless:
         from latentmdp.planning.memoryless.cadp import (
             Incumbent,
             MemorylessProblem,
+            all_starts,
             coordinate_ascent,
         )
 
         require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
-        values, incumbent = q_values(model, clock.check), None
-        rng = as_generator(self.rng)
-        with clock.searching():
-            problem = MemorylessProblem.of(model, self.stationary, values, clock.check)
-            # To find and value the first policy takes 3 ns a multiplication, on a slow machine.
-            if 3e-9 * problem.step_cost > clock.remaining:
-                clock.stop_for_time()
+        rng, is_guaranteed = as_generator(self.rng), False
+        problem = MemorylessProblem.of(model, self.stationary, clock.check)
+        with clock.interruptible():
             incumbent = Incumbent.first(problem)
             clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
-            coordinate_ascent(problem, incumbent, self.starts, rng, clock.check)
-            if self.method == "branch-and-bound":
-                branch_and_bound(problem, incumbent, clock)
-        if incumbent is None:
-            return _hurried_plan(model, self.stationary, values, clock)
+            with clock.searching():
+                clock.require_memory(problem.ascent_bytes)
+                starts = all_starts(problem, self.starts, rng)
+                coordinate_ascent(problem, incumbent, islice(starts, 1 + model.n_contexts))
+                is_guaranteed = not problem.stationary
+                coordinate_ascent(problem, incumbent, starts)
+                if self.method == "branch-and-bound":
+                    branch_and_bound(problem, incumbent, clock)
         message = clock.stopped or "no start of the coordinate ascent leads further"
         if incumbent.upper - incumbent.lower <= problem.tolerance:
             incumbent.upper, message = incumbent.lower, "proven optimal"
@@ -109,28 +107,9 @@ class Memoryless:
             n_iter=incumbent.n_iter,
             seconds=clock.seconds,
             history=tuple(clock.history),
-            guarantee=None if problem.stationary else _guarantee(model),
+            guarantee=_guarantee(model) if is_guaranteed else None,
             message=message,
         )
-
-
-def _hurried_plan(model: LatentMDP, stationary: bool, values: Floats, clock: PlanningClock) -> Plan:
-    """What can be said without time to value a single policy: act as Q-MDP does on the prior."""
-    scores = np.where(model.allowed, values @ model.weights, -np.inf)
-    policy = np.where(model.terminal, 0, scores.argmax(axis=-1))
-    start = model.weights[:, None] * model.initial
-    bounds = best_of(model, values)[0], least_values(model, clock.check)[0]
-    upper, lower = (float((start.T * value).sum()) + model.initial_value() for value in bounds)
-    return Plan(
-        policy=MarkovPolicy(policy[0] if stationary else policy),
-        lower=lower,
-        upper=upper,
-        converged=False,
-        n_iter=0,
-        seconds=clock.seconds,
-        history=((clock.seconds, lower, upper),),
-        message=clock.stopped or "",
-    )
 
 
 def _guarantee(model: LatentMDP) -> tuple[float, float] | None:

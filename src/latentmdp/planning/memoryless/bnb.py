@@ -23,7 +23,7 @@ import numpy as np
 
 from latentmdp._util import Indices
 from latentmdp.planning.limits import PlanningClock
-from latentmdp.planning.memoryless.cadp import Incumbent, MemorylessProblem, ascent
+from latentmdp.planning.memoryless.cadp import Incumbent, MemorylessProblem, coordinate_ascent
 
 
 class _Node(NamedTuple):
@@ -40,7 +40,9 @@ def branch_and_bound(
 ) -> None:
     """Search until the incumbent is proven optimal or a limit is reached (`LimitReached`)."""
     # Q-values and values of all times, and for a node some 300 bytes beside its rules.
-    table_bytes, node_bytes = 16.0 * problem.values.size, 300.0 + 4.0 * np.prod(problem.shape)
+    H, S, _, M = problem.sizes
+    layers = 8.0 * H * (problem.rows.rewards.size + S * M)
+    table_bytes, node_bytes = problem.ascent_bytes + layers, 300.0 + 4.0 * np.prod(problem.shape)
     clock.require_memory(table_bytes)
     nothing = np.full(problem.shape, -1, np.int32)
     tree: list[_Node] = []
@@ -52,10 +54,10 @@ def branch_and_bound(
         if incumbent.upper - incumbent.lower < 0.9 * recorded:
             recorded = incumbent.upper - incumbent.lower
             clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
-        clock.require_memory(table_bytes + node_bytes * len(tree))
+        used = table_bytes + node_bytes * len(tree)
+        clock.require_memory(used, used)
         _, _, (layer, state), rules = heapq.heappop(tree)
         for action in np.flatnonzero(problem.open[state]):
-            clock.check()
             child = rules.copy()
             child[layer, state] = action
             _add(tree, problem, incumbent, child)
@@ -67,13 +69,13 @@ def _add(
 ) -> None:
     """Put a partial policy into the tree, unless nothing in it beats the incumbent."""
     incumbent.n_iter += 1
+    problem.check()
     bound, gains = problem.relax(rules)
     if bound <= incumbent.lower + problem.tolerance:
         return
     policy = gains.argmax(axis=-1).astype(np.int32)
     if problem.value(policy) > incumbent.lower:
-        for better, value in ascent(problem, policy):
-            incumbent.offer(better, value)
+        coordinate_ascent(problem, incumbent, iter([policy]))
     losses = np.where(rules < 0, -gains.max(axis=-1), -1.0)
     layer, state = np.unravel_index(int(losses.argmax()), losses.shape)
     if bound > incumbent.lower + problem.tolerance and rules[layer, state] < 0:

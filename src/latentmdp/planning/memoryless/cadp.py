@@ -14,7 +14,7 @@ A stationary policy changes one state at a time, at all times at once.
 
 Without an end the policy is stationary. It is valued by linear solves, and whole sets of states
 change their actions where sum_m y(s, m) (Q^pi_m(s, a) - V^pi_m(s)) says that it pays, halved until
-the value rises; where there are few states, every change of a single one is tried too.
+the value rises.
 
 Other starts are each context's own optimal policy and random policies.
 """
@@ -22,23 +22,28 @@ Other starts are each context's own optimal policy and random policies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels import Successors, bellman
-from latentmdp._util import Flags, Floats, Indices, Integers, require_memory
-from latentmdp.engines import blocks, run_blocks
+from latentmdp._kernels import bellman
+from latentmdp._util import Flags, Floats, Indices, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
-from latentmdp.planning.chains import policy_chain, solve_dense
+from latentmdp.planning.chains import policy_chain
 from latentmdp.planning.endless import best_from_above
+from latentmdp.planning.limits import LimitReached
 from latentmdp.planning.memoryless import kernels
-from latentmdp.planning.qmdp import planning_rows, policy_values, q_values
-
-Check = Callable[[], None]
+from latentmdp.planning.qmdp import (
+    Check,
+    PlanningRows,
+    layer_blocks,
+    planning_rows,
+    policy_values,
+    q_values,
+)
 
 _TOLERANCE = 1e-10
 """Values closer than this share of the informed bound count as equal: rounding in sums over time
@@ -47,48 +52,30 @@ and states stays below it, and differences that small would keep an ascent going
 _SMALLEST = float(np.finfo(np.float64).tiny)
 
 
+class Informed(NamedTuple):
+    """What is known from solving each context alone."""
+
+    policy: Indices  # (H or 1, S): best on average if the context is revealed after this step
+    alone: Indices  # (H or 1, S, M): the best actions of each context
+    upper: float  # Q-MDP's bound, without the constant
+    size: float  # of the values at the start, all taken positive
+
+
 @dataclass(frozen=True)
 class MemorylessProblem:
-    """A model in context-last tables, and what each context alone is worth."""
+    """A model in context-last tables; `check` is called now and then, and may raise."""
 
     model: LatentMDP
-    steps: Successors  # with a row for each (s, a)
-    open: Flags  # (S, A): what may be taken; action 0 in a terminal state, where it is the end
-    rewards: Floats  # (S, A, M), hidden bonus included
-    start: Floats  # (S, M): y_0
-    values: Floats  # (H or 1, S, A, M): Q_{t,m}(s, a) of each context's optimal policy
     stationary: bool
+    check: Check
+    rows: PlanningRows = field(repr=False)
 
     @classmethod
     def of(
-        cls,
-        model: LatentMDP,
-        stationary: bool,
-        values: Floats | None = None,
-        check: Check | None = None,
+        cls, model: LatentMDP, stationary: bool, check: Check = lambda: None
     ) -> MemorylessProblem:
-        """The problem of a model, with its `q_values` if they are known; `check` may raise."""
-        M, S, A, _ = model.dimensions
-        require_memory(
-            3.0 * 8.0 * model.n_layers * S * A * M, "the values of all times, states and actions"
-        )
-        size = max(1, int(1e7 / (M * S)))  # entries that are made between two looks at the clock
-
-        def run(kernel: Callable[..., None], total: int, *arguments: Any) -> None:
-            run_blocks(kernel, blocks(total, size), 1, check, *arguments)
-
-        table = model.successors(run)
-        open_ = model.allowed.copy()
-        open_[model.terminal, 0] = True
-        return cls(
-            model=model,
-            steps=Successors(np.arange(S + 1) * A, table.starts, table.next_state, table.probs),
-            open=open_,
-            rewards=np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1)),
-            start=np.ascontiguousarray((model.weights[:, None] * model.initial).T),
-            values=q_values(model, check) if values is None else values,
-            stationary=stationary or model.horizon is None,
-        )
+        """The problem of a model; without an end every policy is stationary."""
+        return cls(model, stationary or model.horizon is None, check, planning_rows(model))
 
     @property
     def constant(self) -> float:
@@ -103,8 +90,8 @@ class MemorylessProblem:
     @property
     def sizes(self) -> tuple[int, int, int, int]:
         """H (1 where there is no end), S, A, M."""
-        H, S, A, M = self.values.shape
-        return H, S, A, M
+        M, S, A, _ = self.model.dimensions
+        return self.model.n_layers, S, A, M
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -112,10 +99,45 @@ class MemorylessProblem:
         H, S, _, _ = self.sizes
         return (1 if self.stationary else H), S
 
+    @cached_property
+    def open(self) -> Flags:
+        """What may be taken, (S, A); action 0 in a terminal state, where it is the end."""
+        open_ = self.model.allowed.copy()
+        open_[self.model.terminal, 0] = True
+        return open_
+
+    @cached_property
+    def start(self) -> Floats:
+        """y_0, (S, M)."""
+        return np.ascontiguousarray((self.model.weights[:, None] * self.model.initial).T)
+
+    @cached_property
+    def informed(self) -> Informed:
+        """Each context solved alone; if `check` raises on the way, the bound is less tight."""
+        return _informed_without_end(self) if self.is_endless else _informed_with_end(self)
+
     @property
-    def step_cost(self) -> float:
-        """Multiplications of a backup of all times and actions."""
-        return float(self.values.shape[0]) * self.steps.probs.size
+    def tolerance(self) -> float:
+        """The absolute difference below which two values count as equal."""
+        share = 10.0 * _TOLERANCE if self.is_endless else _TOLERANCE  # ten times what q may be off
+        return share * max(self.informed.size, _SMALLEST)
+
+    @property
+    def ascent_bytes(self) -> float:
+        """The memory of a round of coordinate ascent, and of what is known before."""
+        H, S, _, M = self.sizes
+        layers = 1 if self.is_endless else H
+        known = self.rows.steps.probs.nbytes + 3.0 * self.rows.rewards.nbytes
+        return known + 4.0 * np.prod(self.shape) * M + 8.0 * (layers + 2) * S * M
+
+    def over_time(
+        self, kernel: Callable[..., None], layers: int, *arguments: Any, back: bool = False
+    ) -> None:
+        """Run a kernel over the layers, from the last on if `back`, looking at the clock."""
+        spans = layer_blocks(layers, self.rows.steps.probs.size)
+        for first, last in reversed(spans) if back else spans:
+            self.check()
+            kernel(first, last, *arguments)
 
     def best(self, scores: Floats) -> Indices:
         """The best action (..., S) that may be taken, by scores (..., S, A)."""
@@ -123,62 +145,101 @@ class MemorylessProblem:
             scores = np.where(self.open, scores, -np.inf)
         return scores.argmax(axis=-1).astype(np.int32)
 
-    def bound(self) -> float:
-        """Q-MDP's bound: the first action is the same in all contexts, later ones are informed."""
-        first = np.einsum("sm,sam->sa", self.start, self.values[0])
-        return float(np.where(self.open, first, -np.inf).max(axis=1).sum())
-
     def value(self, policy: Indices) -> float:
         """What a policy earns, without the constant."""
         if self.is_endless:
             values = _chain_values(self, policy[0])
         else:
-            values = policy_values(self.model, policy[:, :, None])[0, :, 0]
+            values = policy_values(self.model, policy[:, :, None], self.check)[0, :, 0]
         return float((self.start * values).sum())
 
-    def action_values(self, later: Floats) -> Floats:
-        """R_m(s, a) + discount sum_s' T_m(s' | s, a) later_m(s'), (S, A, M)."""
-        q = np.empty(self.rewards.shape)
-        _, S, A, M = self.sizes
-        rows = np.arange(S * A)[:, None]
-        steps, rewards, discount, _ = self.tables
-        later = discount * later
-        bellman.follow(0, S * A, steps, rewards, rows, later, q.reshape(S * A, M))
+    def row_values(self, later: Floats) -> Floats:
+        """R_m(s, a) + discount sum_s' T_m(s' | s, a) later_m(s') of every row, (R, M)."""
+        steps, rewards = self.rows.problem
+        q, rows = np.empty(rewards.shape), np.arange(len(rewards))[:, None]
+        bellman.follow(0, len(rows), steps, rewards, rows, self.model.discount * later, q)
         return q
+
+    def by_action(self, q: Floats) -> Floats:
+        """Values (R, ...) of rows as (S, A, ...), 0 where an action is not allowed."""
+        spread = np.zeros((*self.open.shape, *q.shape[1:]))
+        spread[self.model.allowed] = q
+        return spread
+
+    def common_bound(self, q: Floats) -> float:
+        """What is earned if the first action, worth q (R, M), is the same in all contexts."""
+        state = np.repeat(np.arange(len(self.start)), np.diff(self.rows.steps.first))
+        scores = self.by_action((self.start[state] * q).sum(axis=1))
+        return float(np.where(self.open, scores, -np.inf).max(axis=1).sum())
 
     def relax(self, rules: Indices, excluded: bool = False) -> tuple[float, Floats]:
         """A bound on all policies with these rules, and what each action would gain.
 
         Each context acts by itself where the rules (H or 1, S) are -1; with all of them fixed, the
         bound is the value of the policy. The gains (H or 1, S, A) are explained at
-        `kernels.relax`: -inf for what may not be taken, and for what the rules exclude unless
+        `kernels.disagree`: -inf for what may not be taken, and for what the rules exclude unless
         `excluded`.
         """
         if self.is_endless:
             return _relax_without_end(self, rules[0], excluded)
         H, S, A, M = self.sizes
-        gains, q = np.empty((*self.shape, A)), np.empty((H, S * A, M))
-        bound = kernels.relax(*self.tables, self.rows, H, rules, excluded, q, gains)
-        return float(bound), gains
+        steps, rewards, discount = *self.rows.problem, self.model.discount
+        q, V, y = np.empty((H, *rewards.shape)), np.zeros((H + 1, S, M)), np.empty((2, S, M))
+        y[0] = self.start
+        gains = np.empty((*self.shape, A))
+        common = discount, self.rows.number, rules, excluded, q, V
+        self.over_time(kernels.relax, H, steps, rewards, *common, gains, back=True)
+        self.over_time(kernels.disagree, H, steps, *common, y, gains)
+        return float((self.start * V[0]).sum()), gains
 
-    @property
-    def tables(self) -> tuple[Successors, Floats, float, Floats]:
-        """What kernels read: steps, rewards (S A, M), discount and start."""
-        rewards = self.rewards.reshape(-1, self.sizes[3])
-        return self.steps, rewards, self.model.discount, self.start
+    def sweep(self, policy: Indices) -> None:
+        """One round of coordinate ascent on a policy (H, S), in place."""
+        H, S, _, M = self.sizes
+        steps, rewards, discount = *self.rows.problem, self.model.discount
+        y, later, q = np.zeros((H, S, M)), np.zeros((S, M)), np.empty(rewards.shape)
+        y[0] = self.start
+        number = self.rows.number
+        self.over_time(kernels.occupy, H - 1, steps, discount, number, policy, y)
+        common = discount, number, y, later, q, policy
+        self.over_time(kernels.improve, H, steps, rewards, *common, back=True)
 
-    @cached_property
-    def rows(self) -> Integers:
-        """The number s A + a of each row that may be taken, -1 for the others."""
-        return np.where(self.open.ravel(), np.arange(self.open.size), -1)
 
-    @cached_property
-    def tolerance(self) -> float:
-        """The absolute difference below which two values count as equal."""
-        if self.is_endless:  # ten times what a bound on the optimal values may be off
-            return 10.0 * _TOLERANCE * max(float(np.abs(self.values).max()), _SMALLEST)
-        informed = np.einsum("sm,sam->sam", self.start, np.abs(self.values[0])).max(axis=1).sum()
-        return _TOLERANCE * max(float(informed), _SMALLEST)
+def _informed_with_end(problem: MemorylessProblem) -> Informed:
+    """`MemorylessProblem.informed` in one pass back in time, which holds one layer of values.
+
+    If the pass ends before layer t, its values are those of H - t steps, and in each of the t
+    steps that are put after them at most the largest reward is earned.
+    """
+    H, S, A, M = problem.sizes
+    steps, rewards = problem.rows.problem
+    policy = np.tile(problem.best(np.zeros((S, A))), (H, 1))
+    alone = np.zeros((*problem.shape, M), np.int32)
+    best, chosen, missing = np.zeros((S, M)), np.empty((S, M), np.int64), H
+    try:
+        for t in range(H - 1, -1, -1):
+            problem.check()
+            q = problem.row_values(best)
+            policy[t] = problem.best(problem.by_action(q @ problem.model.weights))
+            bellman.greedy_rows(steps.first, q, chosen)
+            best = np.where(chosen >= 0, q[chosen, np.arange(M)], 0.0)
+            if t < len(alone):
+                alone[t] = np.where(chosen >= 0, problem.rows.action[chosen], 0)
+            missing = t
+    except LimitReached:
+        pass
+    further = missing * max(float(rewards.max(initial=0.0)), 0.0)
+    upper = float((problem.start * best).sum()) + further if missing else problem.common_bound(q)
+    size = float((problem.start * np.abs(best)).sum()) + further
+    return Informed(policy[: problem.shape[0]], alone, upper, size)
+
+
+def _informed_without_end(problem: MemorylessProblem) -> Informed:
+    """`MemorylessProblem.informed` by policy iteration in each context."""
+    model = problem.model
+    q = q_values(model, problem.check)[0]
+    policy, alone = problem.best(q @ model.weights), problem.best(np.moveaxis(q, -1, 0)).T
+    upper = problem.common_bound(q[model.allowed])
+    return Informed(policy[None], alone[None], upper, float(np.abs(q).max()))
 
 
 @dataclass
@@ -188,15 +249,20 @@ class Incumbent:
     policy: Indices
     lower: float
     upper: float
-    magnitude: float  # the largest absolute value of an action in any context, at any time
+    magnitude: float  # the largest absolute value that enters the bounds
     n_iter: int = 0
 
     @classmethod
     def first(cls, problem: MemorylessProblem) -> Incumbent:
-        """Weight-select-update as it is, under Q-MDP's bound."""
-        policy = weight_select_update(problem)[: problem.shape[0]]
-        incumbent = cls(policy, problem.value(policy), np.inf, float(np.abs(problem.values).max()))
-        incumbent.prove(problem.bound())
+        """The policy of `informed`, under Q-MDP's bound; if `check` raises, valued carefully."""
+        informed = problem.informed
+        try:
+            lower = problem.value(informed.policy)
+        except LimitReached:  # of any policy no less is known
+            least = min(float(problem.rows.rewards.min(initial=0.0)), 0.0)
+            lower = least * problem.model.duration.discounted_steps()
+        incumbent = cls(informed.policy, lower, np.inf, max(informed.size, abs(lower)))
+        incumbent.prove(informed.upper)
         return incumbent
 
     def offer(self, policy: Indices, value: float) -> None:
@@ -211,18 +277,14 @@ class Incumbent:
 
 
 def coordinate_ascent(
-    problem: MemorylessProblem,
-    incumbent: Incumbent,
-    random_starts: int,
-    rng: np.random.Generator,
-    check: Check,
+    problem: MemorylessProblem, incumbent: Incumbent, starts: Iterator[Indices]
 ) -> None:
     """Ascend from one start after another; what is found on the way counts if `check` raises."""
-    for start in _starts(problem, random_starts, rng):
+    for start in starts:
         for policy, value in ascent(problem, start):
             incumbent.offer(policy, value)
             incumbent.n_iter += 1
-            check()
+            problem.check()
 
 
 def ascent(problem: MemorylessProblem, start: Indices) -> Iterator[tuple[Indices, float]]:
@@ -232,14 +294,15 @@ def ascent(problem: MemorylessProblem, start: Indices) -> Iterator[tuple[Indices
     """
     policy = np.array(start, dtype=np.int32)
     if problem.is_endless:
-        yield from _endless_ascent(problem, policy)
+        yield from _ascent_by_sets(problem, policy)
     elif problem.stationary:
         yield from _stationary_ascent(problem, policy)
     else:
         value, tolerance = -np.inf, problem.tolerance
         while True:
-            improved = kernels.sweep(*problem.tables, problem.rows, policy)
-            yield policy, problem.value(policy)
+            problem.sweep(policy)
+            improved = problem.value(policy)
+            yield policy, improved
             if improved <= value + tolerance:
                 return
             value = improved
@@ -252,7 +315,7 @@ def _stationary_ascent(
     _, S, A, _ = problem.sizes
     # A round in which every state tries every action values S A policies: where that takes more
     # than about a second, sets of states change together first.
-    if S * A * problem.step_cost / A > 2e8:
+    if S * problem.sizes[0] * problem.rows.steps.probs.size > 2e8:
         for step in _ascent_by_sets(problem, policy):
             yield step
             policy, _ = step
@@ -273,28 +336,11 @@ def _stationary_ascent(
             return
 
 
-def _endless_ascent(problem: MemorylessProblem, policy: Indices) -> Iterator[tuple[Indices, float]]:
-    """By sets of states; then one change of a single state at a time, where there are few."""
-    while True:
-        value = -np.inf
-        for step in _ascent_by_sets(problem, policy):
-            yield step
-            policy, value = step
-        if problem.sizes[1] > 200:  # to try every change of one state takes an inverse
-            return
-        rises = _single_rises(problem, policy)
-        s, a = np.unravel_index(int(np.argmax(rises)), rises.shape)
-        changed = policy.copy()
-        changed[0, s] = a
-        if rises[s, a] <= problem.tolerance or problem.value(changed) <= value:
-            return
-        policy = changed
-
-
 def _ascent_by_sets(problem: MemorylessProblem, policy: Indices) -> Iterator[tuple[Indices, float]]:
     """Change all states that seem to gain, or half of them, and so on, while the value rises."""
     tolerance = problem.tolerance
     while True:
+        problem.check()
         value, (gains,) = problem.relax(policy, excluded=True)
         yield policy, value
         best = gains.argmax(axis=1)
@@ -315,70 +361,46 @@ def _ascent_by_sets(problem: MemorylessProblem, policy: Indices) -> Iterator[tup
 
 def _chain_values(problem: MemorylessProblem, rule: Indices) -> Floats:
     """Values (S, M) of a rule (S,) that is followed without an end."""
-    _, S, A, M = problem.sizes
-    rows = np.arange(S) * A + rule
-    earned = problem.rewards.reshape(S * A, M)[rows]
-    return policy_chain(problem.steps, problem.model.discount, rows, earned)
+    rows = problem.rows.of_actions(rule[None, :, None])[0, :, 0]
+    earned = np.where(rows[:, None] < 0, 0.0, problem.rows.rewards[rows])
+    return policy_chain(
+        problem.rows.steps, problem.model.discount, rows, earned, check=problem.check
+    )
 
 
 def _chain_visits(problem: MemorylessProblem, rules: Integers) -> Floats:
     """Discounted visits (S, M), weighted by the start, where context m follows rules[:, m]."""
-    _, S, A, M = problem.sizes
-    rows, start, discount = np.arange(S)[:, None] * A + rules, problem.start, problem.model.discount
+    rows, start, discount = problem.rows, problem.start, problem.model.discount
+    chosen = rows.of_actions(rules[None])[0]
 
     def solved(m: int) -> Floats:
         context = np.array([m])
         right = start[:, context]
-        return policy_chain(problem.steps, discount, rows[:, m], right, context, transposed=True)
+        return policy_chain(
+            rows.steps, discount, chosen[:, m], right, context, transposed=True, check=problem.check
+        )
 
-    return np.concatenate([solved(m) for m in range(M)], axis=1)
+    return np.concatenate([solved(m) for m in range(start.shape[1])], axis=1)
 
 
 def _relax_without_end(
     problem: MemorylessProblem, rules: Indices, excluded: bool
 ) -> tuple[float, Floats]:
     """`MemorylessProblem.relax` where there is no end, by policy iteration in each context."""
-    _, S, A, M = problem.sizes
-    permitted = problem.open & ((rules[:, None] < 0) | (rules[:, None] == np.arange(A)))
+    rows, M, discount = problem.rows, problem.sizes[3], problem.model.discount
+    chosen = rules[:, None]
+    permitted = problem.open & ((chosen < 0) | (chosen == np.arange(problem.sizes[2])))
     if (rules >= 0).all():
         values = _chain_values(problem, rules)
     else:
-        rows = planning_rows(problem.model)
-        state = np.repeat(np.arange(S), np.diff(rows.steps.first))
         rewards = rows.rewards.copy()
-        rewards[~permitted[state, rows.action]] = -np.inf
-        values = best_from_above(rows.steps, rewards, problem.model.discount, M)
-    q = problem.action_values(values)
+        rewards[~permitted[problem.model.allowed]] = -np.inf
+        values = best_from_above(rows.steps, rewards, discount, M, problem.check)
+    q = problem.by_action(problem.row_values(values))
     visits = _chain_visits(problem, np.where(permitted[:, :, None], q, -np.inf).argmax(axis=1))
     gains = np.einsum("sm,sam->sa", visits, q - values[:, None, :])
     gains[~(problem.open if excluded else permitted)] = -np.inf
     return float((problem.start * values).sum()), gains[None]
-
-
-def _single_rises(problem: MemorylessProblem, policy: Indices) -> Floats:
-    """By how much the value rises if one state changes its action, (S, A): a rank-one update.
-
-    With N = (I - discount P)^-1 and d = T(. | s, a) - P(. | s), V rises by
-    N(., s) (Q(s, a) - V(s)) / (1 - discount d N(., s)).
-    """
-    _, S, A, M = problem.sizes
-    values = _chain_values(problem, policy[0])
-    visits = _chain_visits(problem, np.repeat(policy.T, M, axis=1))
-    q = problem.action_values(values)
-    _, starts, next_state, probs = problem.steps
-    rows, state = np.repeat(np.arange(S * A), np.diff(starts)), np.arange(S)
-    rises, discount = np.zeros((S, A)), problem.model.discount
-    for m in range(M):
-        T = np.zeros((S * A, S))
-        T[rows, next_state] = probs[:, m]
-        P = T[state * A + policy[0]]
-        back = solve_dense(discount * P, np.eye(S))
-        ahead = (T @ back).reshape(S, A, S)[state, :, state]
-        staying = ahead - (P @ back)[state, state][:, None]
-        rise = (q[..., m] - values[:, m, None]) / (1.0 - discount * staying)
-        rises += visits[:, m, None] * rise
-    rises[~problem.open] = -np.inf
-    return rises
 
 
 def weight_select_update(problem: MemorylessProblem) -> Indices:
@@ -386,27 +408,29 @@ def weight_select_update(problem: MemorylessProblem) -> Indices:
 
     Without an end, the actions that are best if the context is revealed after the first step.
     """
+    if problem.is_endless:
+        return problem.informed.policy
     H, S, _, M = problem.sizes
     weights = problem.start.sum(axis=0)
-    if problem.is_endless:
-        return problem.best(problem.values @ weights)
     policy = np.empty((H, S), np.int32)
     later = np.zeros((S, M))
     for t in range(H - 1, -1, -1):
-        q = problem.action_values(later)
-        policy[t] = problem.best(q @ weights)
-        later = q[np.arange(S), policy[t]]
+        problem.check()
+        q = problem.row_values(later)
+        policy[t] = problem.best(problem.by_action(q @ weights))
+        rows = problem.rows.of_actions(policy[t][None, :, None])[0]
+        later = np.where(rows < 0, 0.0, q[rows[:, 0]])
     return policy
 
 
-def _starts(
+def all_starts(
     problem: MemorylessProblem, random_starts: int, rng: np.random.Generator
 ) -> Iterator[Indices]:
+    """Weight-select-update, each context's own policy, and random ones."""
     _, S, A, M = problem.sizes
-    rows = problem.shape[0]
-    yield weight_select_update(problem)[:rows]
+    yield weight_select_update(problem)[: problem.shape[0]]
     for m in range(M):
-        yield problem.best(problem.values[:rows, ..., m])
+        yield problem.informed.alone[..., m]
     ranked = np.argsort(~problem.open, axis=1, kind="stable")  # those that may be taken first
     number = problem.open.sum(axis=1)
     for _ in range(random_starts):
