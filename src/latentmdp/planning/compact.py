@@ -203,9 +203,8 @@ class _Choice:
             vectors, labels = plans[selected], labels[selected]
             states = np.repeat(np.arange(S), np.diff(offsets))
             # What each node goes on with, counted from the first node of the next layer.
-            links = np.full(int(np.diff(table.starts)[states * A + labels].sum()), -1)
             target = (vectors, offsets) if self.is_endless else after
-            kernels.link_points(table, A, states, points.masses[selected], labels, *target, links)
+            links = kernels.link_points(table, A, states, points.masses[selected], labels, *target)
             layers.append((vectors, labels, np.diff(offsets), links))
             after = (vectors, offsets)
         *columns, layered = zip(*layers[::-1])

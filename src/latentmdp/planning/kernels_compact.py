@@ -79,16 +79,18 @@ def best_plans_at(vectors, offsets, states, masses):
 
 
 @njit(cache=True, nogil=True)
-def link_points(table, n_actions, states, beliefs, labels, later, offsets, out):
+def link_points(table, n_actions, states, beliefs, labels, later, offsets):
     """The plan that each point goes on with after each outcome of its action, one after another."""
+    rows = states * n_actions + labels
+    links = np.empty((table.starts[rows + 1] - table.starts[rows]).sum(), np.int64)
     place, mass = 0, np.empty(beliefs.shape[1])
     for i in range(states.shape[0]):
-        row = states[i] * n_actions + labels[i]
-        for k in range(table.starts[row], table.starts[row + 1]):
+        for k in range(table.starts[rows[i]], table.starts[rows[i] + 1]):
             condition(beliefs[i], table.probs, k, mass)
             n = table.next_state[k]
-            out[place] = _best(later, offsets[n], offsets[n + 1], mass)
+            links[place] = _best(later, offsets[n], offsets[n + 1], mass)
             place += 1
+    return links
 
 
 @njit(cache=True, nogil=True)
