@@ -2,29 +2,29 @@
 
     alpha_i(m) = R_m(s, a_i) + discount sum_k P_m(k | s, a_i) alpha_{f(i, k)}(m)
 
-by one pass from the last step to the first or, where there is no end, by iteration: with T one
-application of the right-hand side, and d_min and d_max the least and largest entry of
-T alpha - alpha in a context, the solution lies there between T alpha + c d_min and
-T alpha + c d_max with c = discount / (1 - discount) [macqueen1966].
+by one pass from the last step to the first or, where there is no end, as the linear equations that
+they are (`latentmdp.planning.chains`). What is left of rounding, or of a solution that is not
+exact, is bounded: with T one application of the right-hand side, and d_min <= 0 and d_max >= 0 the
+least and largest entry of T alpha - alpha in a context, the solution lies there between
+T alpha + c d_min and T alpha + c d_max with c = discount / (1 - discount) [macqueen1966].
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Floats, Indices, Integers
+from latentmdp._util import Floats, Indices, Integers, segments
 from latentmdp.model import LatentMDP
+from latentmdp.planning.chains import solve_chains
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph
 
 if TYPE_CHECKING:
     from latentmdp._kernels import Links
-    from latentmdp.outcomes import RunInBlocks
 
 _ROUNDING = 1e-15
-"""Of a backup, relative to the values: iteration cannot come closer than this / (1 - discount)."""
+"""Of a backup, relative to the values: no solution comes closer than this / (1 - discount)."""
 
 
 class ContextBounds(NamedTuple):
@@ -66,102 +66,38 @@ def node_bounds(
     if guess is not None:
         rows[:n] = guess
     share = model.discount / (1.0 - model.discount)
-
-    def evaluate(start: int, stop: int, now: Floats, after: Floats) -> None:
-        evaluate_plans(start, stop, *problem, offsets, offsets, now, after)
-
-    def enough(values: Floats) -> float:  # bounds within 1e-12 of the largest value
-        return max(1e-12 / share, _ROUNDING) * float(np.abs(values).max(initial=0.0))
-
-    # The bounds hold after any number of iterations, they are only less tight.
-    rows, least, largest = settle(evaluate, n, rows, _all_go_on(model), enough, 100_000)
-    noise = _ROUNDING * (1.0 + share) * float(np.abs(rows).max(initial=0.0))
+    # The bounds hold after any number of iterations, which go on where no solver converges.
+    for iteration in range(100_000):
+        after = np.zeros_like(rows)
+        evaluate_plans(0, n, *problem, offsets, offsets, rows, after)
+        change, rows = after - rows, after
+        least, largest = change.min(axis=0), change.max(axis=0)  # the last row does not change
+        size = float(np.abs(rows).max(initial=0.0))
+        if float((largest - least).max()) <= max(1e-12 / share, 10.0 * _ROUNDING) * size:
+            break
+        if iteration == 0:
+            earned = rewards[states, labels]
+            rows[:n] = _solved(model, earned, offsets, links, states, labels, rows[:n])
+    noise = _ROUNDING * (1.0 + share) * size
     return rows[:n] + share * least - noise, rows[:n] + share * largest + noise
 
 
-def settle(
-    evaluate: Callable[[int, int, Floats, Floats], None],
-    n: int,
-    values: Floats,
-    goes_on: bool,
-    enough: Callable[[Floats], float],
-    most: int,
-    run: RunInBlocks | None = None,
-) -> tuple[Floats, Floats, Floats]:
-    """Iterate T until T alpha - alpha is even; the last T alpha, its least and largest change (M,).
-
-    Steps are extrapolated [anderson1965, with one step back]: context by context, alpha is taken
-    from the line through the last two T alpha on which the change is most even, which often saves
-    more than half of the iterations. Where it made the change less even, plain iterations follow,
-    which make it more even for sure: twice as many every time.
-
-    If something may end on the way, a change that is even is no shift of the solution: then 0 is
-    among the changes, and they must be small.
-
-    Parameters
-    ----------
-    evaluate
-        Called with (start, stop, alpha, out): T alpha of the items start..stop-1.
-    n, values
-        How many items there are, and where to begin: alpha (n, M), or more rows that T leaves
-        alone.
-    goes_on
-        Whether something follows every action for sure.
-    enough
-        Given T alpha, the difference between the largest and the least change of a context that is
-        small enough.
-    most
-        Iterations at most.
-    run
-        Does the work of all items, by default all at once.
-    """
-    from latentmdp.outcomes import at_once
-    from latentmdp.planning.kernels_graphs import SUMMED, compare_changes, extrapolate
-
-    run = run or at_once
-    M, parts = values.shape[1], -(-n // SUMMED)
-    sums, extremes = np.empty((parts, 4, M)), np.empty((parts, 2, M))
-    now, after, older, older_after, spare = values, *(values.copy() for _ in range(4))
-    uneven, is_extrapolated, plain, pause = np.inf, False, 1, 1
-    for iteration in range(1, most + 1):
-        run(evaluate, n, now, after)
-        pairs = (array[:n] for array in (older, older_after, now, after))
-        run(compare_changes, parts, *pairs, sums, extremes)
-        edge = np.inf if goes_on else 0.0
-        least = extremes[:, 0].min(axis=0, initial=edge)
-        largest = extremes[:, 1].max(axis=0, initial=-edge)
-        before, uneven = uneven, float((largest - least).max())
-        if uneven <= enough(after) or iteration == most:
-            break
-        if is_extrapolated and uneven > before:
-            plain, pause = pause, 2 * pause
-        is_extrapolated = plain == 0
-        plain = max(0, plain - 1)
-        shares = _most_even(sums.sum(axis=0), n, goes_on) if is_extrapolated else np.zeros(M)
-        run(extrapolate, n, older_after, after, shares, spare)
-        now, after, older, older_after, spare = spare, older_after, now, after, older
-    return after, least, largest
-
-
-def _most_even(sums: Floats, n: int, goes_on: bool) -> Floats:
-    """How far back to go, (M,), for the change with the least variance, see `compare_changes`.
-
-    The least sum of squares if it does not go on.
-    """
-    mean = sums[1] / n if goes_on else np.zeros_like(sums[1])
-    variance, covariance = sums[3] - mean * sums[1], sums[2] - mean * sums[0]
-    is_clear = variance > 1e-9 * sums[3]  # more than rounding of the squares
-    return np.where(is_clear, covariance, 0.0) / np.where(is_clear, variance, 1.0)
-
-
-def _all_go_on(model: LatentMDP) -> bool:
-    """Whether something follows every action for sure, in every state."""
-    from latentmdp.outcomes import row_sums
-
-    if model.terminal.any():
-        return False
-    sums = row_sums(model.outcomes, model.outcomes.probs)[model.allowed.ravel()]
-    return bool((sums > 1.0 - 1e-9).all())
+def _solved(
+    model: LatentMDP, rewards: Floats, offsets: Integers, links: Links, states: Integers,
+    actions: Integers, guess: Floats | None,
+) -> Floats:  # fmt: skip
+    """The values (n, M) of nodes that earn `rewards` (n, M) and go on for ever."""
+    table, rows = model.outcomes, states * model.n_actions + actions
+    node, outcome = segments(table.starts, rows)
+    later = table.next_state[outcome]
+    # A node that stays goes on at its own place among those of the next state, if there is one.
+    follower = offsets[later] + (np.arange(rows.size) - offsets[states])[node]
+    follower[follower >= offsets[later + 1]] = -1
+    follower[~links.stays[node]] = links.followers
+    probs = np.where(follower[:, None] >= 0, table.probs[outcome], 0.0)
+    starts = np.concatenate([[0], np.cumsum(np.diff(table.starts)[rows])])
+    chains = (starts, np.maximum(follower, 0), probs)
+    return solve_chains(*chains, rewards, model.discount, guess=guess)
 
 
 def evaluated_graph(
