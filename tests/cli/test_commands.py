@@ -293,7 +293,7 @@ def test_simulate_gives_what_the_library_gives(model):
 
 @pytest.mark.parametrize(
     ("device", "installed", "message"),
-    [("gpu", True, "device must be"), ("cuda", False, "latentmdp[gpu]")],
+    [("gpu", True, "is not one of"), ("cuda", False, "latentmdp[gpu]")],
 )
 def test_a_device_that_cannot_be_used_is_refused(model, monkeypatch, device, installed, message):
     gpu.cache_clear()

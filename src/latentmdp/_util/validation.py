@@ -186,10 +186,16 @@ def shaped(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Floats:
 
 
 def discount(value: float) -> float:
+    return number("discount", value, 0.0, 1.0, open_low=True)
+
+
+def number(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
+    """Return `value` as a float of [low, high], or of (low, high] if `open_low`."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise TypeError(f"discount must be a number, got {type(value).__name__}")
-    if not 0.0 < value <= 1.0:
-        raise ValueError(f"discount must lie in (0, 1], got {value}")
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    if not (low < value if open_low else low <= value) or not value <= high:
+        bracket = "(" if open_low else "["
+        raise ValueError(f"{name} must lie in {bracket}{low:g}, {high:g}], got {value}")
     return float(value)
 
 

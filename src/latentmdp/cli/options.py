@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
+from typer.models import OptionInfo
 
 import latentmdp as lm
 from latentmdp.cli.catalogue import PLANNERS
@@ -25,100 +28,67 @@ if TYPE_CHECKING:
     from latentmdp.logs import Logs
 
 
-def completed(*names: str) -> Callable[[str], list[str]]:
-    """What a shell offers for an option that takes one of these names."""
+def completed(*names: str, help: str = "") -> Any:
+    """An option for which a shell offers these names."""
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in names if name.startswith(incomplete)]
 
-    return complete
+    return typer.Option(help=help, autocompletion=complete)
 
 
-def one_of(option: str, help: str, *names: str) -> Any:
-    """An option that takes one of these names, which a shell offers."""
-    return typer.Option(option, help=help, autocompletion=completed(*names))
+def existing_file(metavar: str, help: str = "") -> Any:
+    """An argument that is a file to read."""
+    return typer.Argument(metavar=metavar, help=help, exists=True, dir_okay=False, readable=True)
 
 
-readable: dict[str, Any] = {"exists": True, "dir_okay": False, "readable": True}
-"""Settings of an argument that is a file to read."""
-
-ModelFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="MODEL", help="A model (.npz, .json, .csv, .pomdp, .pomdpx).", **readable
-    ),
-]
+ModelFile = Annotated[Path, existing_file("MODEL", "A model (.npz, .json, .csv, .pomdp, .pomdpx).")]
 File = Annotated[
     Path,
-    typer.Argument(
-        metavar="FILE",
-        help="A model or logs, as `save` wrote it, or a table or POMDP of others.",
-        **readable,
-    ),
+    existing_file("FILE", "A model or logs, as `save` wrote it, or a table or POMDP of others."),
 ]
 Cluster = Annotated[
-    str | None,
-    typer.Option("--cluster", metavar="ADDRESS", help="Run on the Dask scheduler at this address."),
+    str | None, typer.Option(metavar="ADDRESS", help="Run on the Dask scheduler at this address.")
 ]
 Contexts = Annotated[
-    str, typer.Option("--contexts", help="How many contexts, or `auto` to choose from the data.")
+    str, typer.Option(help="How many contexts, or `auto` to choose from the data.")
 ]
 RewardModel = Annotated[
-    str,
-    one_of(
-        "--reward-model",
-        "What rewards depend on: `state-action`, `transition` (the next state too) or `auto`.",
-        *("auto", "state-action", "transition"),
-    ),
-]
-Shared = Annotated[
-    str,
-    typer.Option(
-        help="Whether all contexts share them: `yes`, `no` or `auto`.",
-        autocompletion=completed("auto", "yes", "no"),
-    ),
+    Literal["auto", "state-action", "transition"],
+    typer.Option(help="What rewards depend on, `transition` being the next state too."),
 ]
 PolicyName = Annotated[
     str,
-    one_of(
-        "--policy",
-        "`uniform`, a planner's name (`qmdp`, `hsvi`), or a file.",
-        *("uniform", *PLANNERS),
-    ),
+    completed("uniform", *PLANNERS, help="`uniform`, a planner's name (`qmdp`), or a file."),
 ]
-TimeLimit = Annotated[
-    float | None, typer.Option("--time-limit", min=0.0, help="Seconds a planner may take.")
-]
+TimeLimit = Annotated[float | None, typer.Option(min=0.0, help="Seconds a planner may take.")]
 Plot = Annotated[
-    Path | None, typer.Option("--plot", help="Draw the bounds against time (.svg, .png or .pdf).")
+    Path | None, typer.Option(help="Draw the bounds against time (.svg, .png or .pdf).")
 ]
-PolicyOut = Annotated[Path | None, typer.Option("--out", help="Save the policy here (.npz).")]
-Checkpoint = Annotated[
-    Path | None, typer.Option("--checkpoint", help="Save to, and go on from, this .npz file.")
-]
-Episodes = Annotated[int, typer.Option("--episodes", min=1, help="How many episodes to play.")]
-Device = Annotated[str, one_of("--device", "`cpu`, or `cuda` for a GPU.", "cpu", "cuda")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all randomness.")]
-Quick = Annotated[bool, typer.Option("--quick", help="A small version, in seconds.")]
-ResultsFolder = Annotated[Path, typer.Option("--out", help="Folder for the results.")]
-Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; by default all cores.")]
-PageOut = Annotated[Path, typer.Option("--out", help="The page (.html).")]
-Title = Annotated[str, typer.Option("--title", help="Heading of the page.")]
+PolicyOut = Annotated[Path | None, typer.Option(help="Save the policy here (.npz).")]
+Checkpoint = Annotated[Path | None, typer.Option(help="Save to, and go on from, this .npz file.")]
+Episodes = Annotated[int, typer.Option(min=1, help="How many episodes to play.")]
+Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="`cuda` is a GPU.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all randomness.")]
+Quick = Annotated[bool, typer.Option(help="A small version, in seconds.")]
+ResultsFolder = Annotated[Path, typer.Option(help="Folder for the results.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; by default all cores.")]
+PageOut = Annotated[Path, typer.Option(help="The page (.html).")]
+Title = Annotated[str, typer.Option(help="Heading of the page.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, no progress.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Debug = Annotated[bool, typer.Option(help="Show the traceback of an error.")]
+Positive = Annotated[int, typer.Option(min=1)]
 
 
 def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a command of its body, a function of a `Screen` and of the command's own options.
 
-    A parameter whose type is a dataclass stands for the options that are its fields. The command
-    also takes --json, --quiet and --debug and, with `config`, --config; its body runs in a
-    `session`, so that errors end it alike everywhere.
+    The docstring of the body says under "Parameters" what each option is, unless its type does. A
+    parameter whose type is a dataclass stands for the options that are its fields, which the
+    docstring of that class describes. The command also takes --json, --quiet and --debug and, with
+    `config`, --config; its body runs in a `session`, so that errors end it alike everywhere.
     """
-    shared: dict[str, tuple[Any, object]] = {"config": (Config, None)} if config else {}
-    shared |= {"as_json": (Json, False), "quiet": (Quiet, False), "debug": (Debug, False)}
-    kind = inspect.Parameter.KEYWORD_ONLY  # so that options with and without a default may mix
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(body, eval_str=True)
@@ -126,32 +96,58 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
         kinds: dict[str, Any] = {
             p.name: p.annotation for p in declared if is_dataclass(p.annotation)
         }
-        groups = {
-            name: (group, inspect.signature(group, eval_str=True).parameters)
-            for name, group in kinds.items()
-        }
-        parameters = [
-            option.replace(kind=kind)
-            for p in declared
-            for option in (groups[p.name][1].values() if p.name in groups else [p])
-        ]
-        for name, (annotation, default) in shared.items():
-            parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
+        groups = {name: _options_of(group) for name, group in kinds.items()}
+        own = {option.name: option for option in _options_of(body)}
+        shared = _options_of(_shared)[0 if config else 1 :]
+        parts = [groups.get(p.name, [own[p.name]]) for p in declared]
+        parameters = [option for part in (*parts, shared) for option in part]
 
         @functools.wraps(body)
         def run(as_json: bool, quiet: bool, debug: bool, **values: Any) -> None:
             values.pop("config", None)  # it has been read by then
             with session(as_json, quiet, debug) as screen:
-                for name, (group, options) in groups.items():
-                    values[name] = group(**{option: values.pop(option) for option in options})
+                for name, options in groups.items():
+                    values[name] = kinds[name](**{o.name: values.pop(o.name) for o in options})
                 body(screen, **values)
 
         # typer reads a command from its signature, in which groups stand as their options.
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         run.__dict__["__signature__"] = signature.replace(parameters=parameters)
+        run.__doc__ = (inspect.getdoc(body) or "").partition(_SECTION)[0]
         return run
 
     return decorate
+
+
+_SECTION = "Parameters\n----------\n"
+
+
+def _shared(
+    config: Config = None, as_json: Json = False, quiet: Quiet = False, debug: Debug = False
+) -> None:
+    """The options of every command; the first one is of those that may run for long."""
+
+
+def _options_of(declared: Any) -> list[inspect.Parameter]:
+    """The parameters of a body or of a group as typer takes them, with help from its docstring."""
+    _, _, section = (inspect.getdoc(declared) or "").partition(_SECTION)
+    entries = re.findall(r"^(\w.*)\n((?:    .*\n?)+)", section, re.MULTILINE)
+    texts = {n: " ".join(text.split()) for names, text in entries for n in names.split(", ")}
+    options = []
+    for p in inspect.signature(declared, eval_str=True).parameters.values():
+        is_declared = get_origin(p.annotation) is Annotated
+        kind, *infos = get_args(p.annotation) if is_declared else (p.annotation,)
+        if kind is not typer.Context:
+            info = copy(infos[0]) if infos else typer.Option()
+            info.help = texts.get(p.name, info.help)
+            # Without a name, typer would add a --no-... to every flag. (The first argument of
+            # `typer.Option` is called `default`, and is a name where there is one.)
+            if isinstance(info, OptionInfo) and info.default is ...:
+                info.param_decls = (f"--{p.name.replace('_', '-')}",)
+            p = p.replace(annotation=Annotated[kind, info])
+        # By keyword, so that options with and without a default may mix.
+        options.append(p.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+    return options
 
 
 # -- options that belong together -----------------------------------------------------------------
@@ -159,16 +155,17 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
 
 @dataclass
 class AnyFile:
-    """A model, logs or whatever else a file holds, with how to read a table or POMDP of others."""
+    """A model, logs or whatever else a file holds, with how to read a table or POMDP of others.
+
+    Parameters
+    ----------
+    columns
+        What a table calls its columns: `context=model,state=from,...`.
+    """
 
     file: File
     context: typer.Context
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            "--columns", help="What a table calls its columns: `context=model,state=from,...`."
-        ),
-    ] = None
+    columns: str | None = None
 
     def load(self) -> Any:
         """What the file holds; options that the command does not know say how to read it."""
@@ -177,43 +174,30 @@ class AnyFile:
 
 @dataclass
 class LogSource:
-    """Logs in a file, a folder or a pattern, how to read those of others, and where to work."""
+    """Logs in a file, a folder or a pattern, how to read those of others, and where to work.
 
-    logs: Annotated[
-        Path,
-        typer.Argument(
-            metavar="LOGS",
-            help="Logged episodes: a file (.parquet, .csv or .npz); or, read batch by batch, a "
-            "folder or a quoted pattern of .parquet files.",
-        ),
-    ]
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            "--columns", help="What a table calls its columns: `episode=id,t=week,state=brand,...`."
-        ),
-    ] = None
-    covariates: Annotated[
-        str | None,
-        typer.Option(
-            "--covariates", help="Columns of a table that describe the individual: `age,region`."
-        ),
-    ] = None
-    reward_levels: Annotated[
-        str,
-        typer.Option(
-            "--reward-levels",
-            help="Levels that measured rewards of a table are cut into: a number, `auto` or "
-            "`none`.",
-        ),
-    ] = "auto"
-    informative_rewards: Annotated[
-        bool,
-        typer.Option(
-            "--informative-rewards/--silent-rewards",
-            help="Whether rewards of a table tell contexts apart, or are only to be earned.",
-        ),
-    ] = True
+    Parameters
+    ----------
+    logs
+        Logged episodes: a file (.parquet, .csv or .npz); or, read batch by batch, a folder or a
+        quoted pattern of .parquet files.
+    columns
+        What a table calls its columns: `episode=id,t=week,state=brand,...`.
+    covariates
+        Columns of a table that describe the individual: `age,region`.
+    reward_levels
+        Levels that measured rewards of a table are cut into: a number, `auto` or `none`.
+    informative_rewards
+        Whether rewards of a table tell contexts apart, or are only to be earned.
+    """
+
+    logs: Annotated[Path, typer.Argument(metavar="LOGS")]
+    columns: str | None = None
+    covariates: str | None = None
+    reward_levels: str = "auto"
+    informative_rewards: Annotated[bool, typer.Option("--informative-rewards/--silent-rewards")] = (
+        True
+    )
     cluster: Cluster = None
 
     def read(self, device: str = "cpu") -> tuple[Logs, lm.engines.Engine | None]:
@@ -238,59 +222,56 @@ class LogSource:
         return logs, engine
 
 
+Shared = Literal["auto", "yes", "no"]
+
+
 @dataclass
 class StructureOptions:
-    """What is looked for in logs: how many contexts, what they share, what the logger knew."""
+    """What is looked for in logs: how many contexts, what they share, what the logger knew.
+
+    Parameters
+    ----------
+    behaviour
+        Whether the logger knew the context: `shared` (no), `by-context` or `auto`.
+    shared_rewards, shared_transitions, shared_initial
+        Whether all contexts share them: `yes`, `no` or `auto`.
+    """
 
     contexts: Contexts = "auto"
     reward_model: RewardModel = "auto"
-    behaviour: Annotated[
-        str,
-        one_of(
-            "--behaviour",
-            "Whether the logger knew the context: `shared` (no), `by-context` or `auto`.",
-            *("auto", "shared", "by-context"),
-        ),
-    ] = "auto"
+    behaviour: Literal["auto", "shared", "by-context"] = "auto"
     shared_rewards: Shared = "auto"
     shared_transitions: Shared = "auto"
     shared_initial: Shared = "auto"
 
     def arguments(self) -> dict[str, Any]:
         """The same as arguments of `initialize` and `solve`."""
-        arguments: dict[str, Any] = {**vars(self), "n_contexts": contexts_of(self.contexts)}
-        del arguments["contexts"]
-        answers = {"yes": True, "no": False, "auto": "auto"}
-        for name in [name for name in arguments if name.startswith("shared")]:
-            if arguments[name] not in answers:
-                option = "--" + name.replace("_", "-")
-                raise typer.BadParameter(
-                    f"{option} must be yes, no or auto, got {arguments[name]!r}"
-                )
-            arguments[name] = answers[arguments[name]]
-        return arguments
+        answers = {"yes": True, "no": False}
+        arguments = {name: answers.get(value, value) for name, value in vars(self).items()}
+        return {"n_contexts": contexts_of(arguments.pop("contexts")), **arguments}
 
 
 @dataclass
 class OutcomeFiles:
-    """Where the policy, the model and everything that `learn` or `solve` found are saved."""
+    """Where the policy, the model and everything that `learn` or `solve` found are saved.
+
+    Parameters
+    ----------
+    model_out
+        Save the model that was found here.
+    run_out
+        Save everything here, for `report` (.npz).
+    """
 
     out: PolicyOut = None
-    model_out: Annotated[
-        Path | None, typer.Option("--model-out", help="Save the model that was found here.")
-    ] = None
-    run_out: Annotated[
-        Path | None, typer.Option("--run-out", help="Save everything here, for `report` (.npz).")
-    ] = None
+    model_out: Path | None = None
+    run_out: Path | None = None
 
     def check(self, owner: type) -> None:
         """Refuse paths where they cannot be saved, before the work begins."""
-        for path, kind in (
-            (self.out, lm.AlphaVectorPolicy),
-            (self.model_out, lm.LatentMDP),
-            (self.run_out, owner),
-        ):
-            check_target(path, kind)
+        check_target(self.out, lm.AlphaVectorPolicy)
+        check_target(self.model_out, lm.LatentMDP)
+        check_target(self.run_out, owner)
 
     def save(self, result: Any) -> None:
         """Save each where the user asked for it."""

@@ -38,7 +38,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from latentmdp._util import RNGLike, arrays, philox_key
+from latentmdp._util import RNGLike, arrays, philox_key, require_choice, validation
 from latentmdp.deterministic.algorithm5 import (
     Explorer,
     SurpriseError,
@@ -158,19 +158,14 @@ def explore(
         node, the action and the outcomes that show it.
     """
     M = arrays.positive_integer("n_contexts", n_contexts)
-    if not 0.0 < failure_probability < 1.0:
-        raise ValueError(f"failure_probability must lie in (0, 1), got {failure_probability}")
-    if min_weight is not None and not 0.0 < min_weight <= 1.0:
-        raise ValueError(f"min_weight must lie in (0, 1], got {min_weight}")
+    validation.require_inside("failure_probability", failure_probability)
+    if min_weight is not None:
+        min_weight = validation.number("min_weight", min_weight, 0.0, 1.0, open_low=True)
     if repeats not in ("union", "paper"):
         repeats = arrays.positive_integer("repeats", repeats)
     horizon = arrays.optional_integer("horizon", horizon)
-    if random_start not in (None, True, False, "by-context"):
-        raise ValueError(
-            f'random_start must be True, False, "by-context" or None, got {random_start!r}'
-        )
-    if not 0.0 < max_noise <= 1.0:
-        raise ValueError(f"max_noise must lie in (0, 1], got {max_noise}")
+    require_choice("random_start", random_start, (None, True, False, "by-context"))
+    max_noise = validation.number("max_noise", max_noise, 0.0, 1.0, open_low=True)
     # An environment need not name its rewards beforehand.
     ready = isinstance(world, World | LatentMDP) or not hasattr(world, "reset")
     adapted = as_world(world) if ready else adapt(world, horizon=horizon, open_rewards=True)

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from latentmdp._util import atomic_write, one_writer, plural, progress_bar, require_writable
-from latentmdp.engines import Engine, thread_count
+from latentmdp.engines import Engine, Threads, thread_count
 from latentmdp.experiments.findings import Claim, Findings, figure_of, write_figure
 from latentmdp.experiments.results import (
     MANIFEST,
@@ -196,13 +196,9 @@ def run_sweep(
         missing = [s for s in settings if not (results / s.file_name).exists()]
         move(len(settings) - len(missing))
         workers = min(thread_count(jobs), len(missing))
-        if engine is not None:
-            for i, (columns, seconds) in engine.finished(_timed, missing, work):
+        if engine is not None or workers <= 1:
+            for i, (columns, seconds) in (engine or Threads(1)).finished(_timed, missing, work):
                 _write(results, missing[i], columns, seconds)
-                move()
-        elif workers <= 1:
-            for setting in missing:
-                _run_one(setting, work, results)
                 move()
         else:
             with _pool(workers) as pool:

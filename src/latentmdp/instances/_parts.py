@@ -1,10 +1,10 @@
 """Argument checks and sparse Bernoulli rewards, shared by several families of instances."""
 
-from typing import Any
-
 import numpy as np
 
-from latentmdp._util import Floats, arrays, require_choice, require_memory
+from latentmdp._util import Floats, arrays, require_choice, require_memory, validation
+
+number = validation.number
 
 
 def sizes(**named: int) -> tuple[int, ...]:
@@ -19,16 +19,6 @@ def require_dense(M: int, S: int, A: int) -> None:
         f"an instance with transitions of shape {(M, S, A, S)}",
         "the instance 'sparse' keeps only what can happen",
     )
-
-
-def number(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
-    """Return `value` as a float of [low, high], or of (low, high] if `open_low`."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    if not (low < value if open_low else low <= value) or not value <= high:
-        bracket = "(" if open_low else "["
-        raise ValueError(f"{name} must lie in {bracket}{low:g}, {high:g}], got {value}")
-    return float(value)
 
 
 def sparse_means(

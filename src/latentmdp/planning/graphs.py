@@ -19,13 +19,13 @@ from latentmdp._util import Floats, Indices, Integers, segments
 from latentmdp.model import LatentMDP
 from latentmdp.planning.chains import solve_chains
 from latentmdp.planning.endless import TOLERANCE
-from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph
+from latentmdp.policies import AlphaVectorPolicy, PolicyGraph
 
 if TYPE_CHECKING:
     from latentmdp._kernels import Links
 
 _ROUNDING = 1e-15
-"""Of a backup, relative to the values: iteration cannot come closer than this / (1 - discount)."""
+"""Of a backup, relative to the values: no solution comes closer than this / (1 - discount)."""
 
 _MOST_ITERATIONS = 100_000
 """Of a chain that its solver leaves far from the solution, as long cycles may be."""
@@ -129,7 +129,6 @@ def evaluated_graph(
     offsets: Integers,
     followers: Indices | Integers,
     first: Integers,
-    weights: Floats | None = None,
     guess: Floats | None = None,
 ) -> PolicyGraph:
     """The graph with these links, its nodes' vectors the values (from below) in every context."""
@@ -140,10 +139,7 @@ def evaluated_graph(
     node_starts = np.concatenate([[0], np.cumsum(np.diff(model.outcomes.starts)[rows])])
     links = Links(node_starts, followers.astype(np.int32), np.zeros(actions.size, np.bool_))
     vectors, _ = node_bounds(model, actions, offsets, links, guess)
-    nodes = AlphaVectorPolicy(vectors, actions, offsets, model)
-    if weights is None:
-        return PolicyGraph(nodes, followers, first)
-    return MixturePolicy(nodes, followers, first, weights)
+    return PolicyGraph(AlphaVectorPolicy(vectors, actions, offsets, model), followers, first)
 
 
 def graph_bounds(model: LatentMDP, policy: PolicyGraph) -> ContextBounds | None:

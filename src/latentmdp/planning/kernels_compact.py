@@ -5,25 +5,18 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def posterior_mass(belief, probs, k, mass):
-    """Fill mass (M,) with the unnormalised posterior after outcome k; return its sum."""
-    total = 0.0
-    for m in range(belief.shape[0]):
-        mass[m] = belief[m] * probs[k, m]
-        total += mass[m]
-    return total
-
-
-@njit(cache=True, nogil=True)
 def condition(belief, probs, k, mass):
-    """The unnormalised posterior after outcome k.
+    """Fill mass (M,) with the unnormalised posterior after outcome k.
 
     A plan must go on somehow also where its own belief excludes the outcome: then every context
     counts equally.
     """
-    if posterior_mass(belief, probs, k, mass) <= 0.0:
-        for m in range(belief.shape[0]):
-            mass[m] = probs[k, m]
+    total = 0.0
+    for m in range(belief.shape[0]):
+        mass[m] = belief[m] * probs[k, m]
+        total += mass[m]
+    if total <= 0.0:
+        mass[:] = probs[k]
 
 
 @njit(cache=True, nogil=True)
@@ -40,18 +33,17 @@ def _best(vectors, begin, end, mass):
 
 
 @njit(cache=True, nogil=True)
-def back_up_points(
-    table, rewards, discount, allowed, states, beliefs, later, offsets, first, last, out, labels
-):
-    """The best plan at each point first..last-1, into out (n, M) and labels (n,).
+def back_up_points(table, rewards, discount, allowed, states, beliefs, later, offsets):
+    """The best plan at each point, (n, M), and its action, (n,).
 
     The plans of state s' that may follow are later[offsets[s'] : offsets[s' + 1]]; a state without
     any earns nothing more.
     """
     _, A, M = rewards.shape
     starts, next_state, probs = table.starts, table.next_state, table.probs
+    out, labels = np.zeros(beliefs.shape), np.zeros(states.shape[0], np.int64)
     mass, vector = np.empty(M), np.empty(M)
-    for i in range(first, last):
+    for i in range(states.shape[0]):
         s, best = states[i], -np.inf
         for a in range(A):
             if not allowed[s, a]:
@@ -70,33 +62,35 @@ def back_up_points(
                 value += beliefs[i, m] * vector[m]
             if value > best:
                 best, labels[i] = value, a
-                for m in range(M):
-                    out[i, m] = vector[m]
+                out[i] = vector
+    return out, labels
 
 
 @njit(cache=True, nogil=True)
-def best_plans_at(vectors, offsets, states, masses, out, values):
+def best_plans_at(vectors, offsets, states, masses):
     """The best plan of its state at each mass, and its value."""
+    best, values = np.empty(states.shape[0], np.int64), np.zeros(states.shape[0])
     for i in range(states.shape[0]):
         s = states[i]
-        j = _best(vectors, offsets[s], offsets[s + 1], masses[i])
-        out[i], value = j, 0.0
+        best[i] = _best(vectors, offsets[s], offsets[s + 1], masses[i])
         for m in range(masses.shape[1]):
-            value += masses[i, m] * vectors[j, m]
-        values[i] = value
+            values[i] += masses[i, m] * vectors[best[i], m]
+    return best, values
 
 
 @njit(cache=True, nogil=True)
-def link_points(table, n_actions, states, beliefs, labels, later, offsets, out):
+def link_points(table, n_actions, states, beliefs, labels, later, offsets):
     """The plan that each point goes on with after each outcome of its action, one after another."""
+    rows = states * n_actions + labels
+    links = np.empty((table.starts[rows + 1] - table.starts[rows]).sum(), np.int64)
     place, mass = 0, np.empty(beliefs.shape[1])
     for i in range(states.shape[0]):
-        row = states[i] * n_actions + labels[i]
-        for k in range(table.starts[row], table.starts[row + 1]):
+        for k in range(table.starts[rows[i]], table.starts[rows[i] + 1]):
             condition(beliefs[i], table.probs, k, mass)
             n = table.next_state[k]
-            out[place] = _best(later, offsets[n], offsets[n + 1], mass)
+            links[place] = _best(later, offsets[n], offsets[n + 1], mass)
             place += 1
+    return links
 
 
 @njit(cache=True, nogil=True)

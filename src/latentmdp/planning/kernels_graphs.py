@@ -1,4 +1,4 @@
-"""Loops over the nodes of policy graphs: what they earn, iterated."""
+"""The loop over the nodes of policy graphs: what they earn, step by step."""
 
 import numpy as np
 from numba import njit

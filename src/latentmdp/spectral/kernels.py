@@ -48,24 +48,9 @@ def _continued(code, steps, weights, k, length, base):
 
 
 @njit(cache=True, nogil=True)
-def _tests(steps, weights, k, length, base):
-    """The tests from step k and from the step after it, each with its weight; step k in both."""
-    near, near_weight = _continued(np.int64(0), steps, weights, k, length, base)
-    far, far_weight = _continued(np.int64(0), steps, weights, k + 1, length, base)
-    return near, near_weight, far, far_weight * weights[k]
-
-
-@njit(cache=True, nogil=True)
-def _n_offsets(length, lengths, first_only):
-    """How many windows an episode holds."""
-    total = max(0, length - lengths[0] - lengths[1])
-    return min(total, 1) if first_only else total
-
-
-@njit(cache=True, nogil=True)
 def count_windows(
     states, offsets, counts, steps, weights, base, lengths, first_only, summaries,
-    histories, joint, through,
+    histories, joint, through, codes, values,
 ):  # fmt: skip
     """Add the windows to dense tables: (H,), (H, T) and (H base, T); with p = 0, H is S.
 
@@ -73,44 +58,35 @@ def count_windows(
     states, k) has a row for every state of every episode, number j at state s takes the place of a
     history and is numbered j S + s, and H is k S. Otherwise it is a single one (1, 1), which counts
     every window once. Sums run over episodes, then times, then j; the tables must not overlap.
+
+    Where the tables have no rows, windows are listed instead, in the same order: their codes
+    (history, near test, history base + middle, far test) in codes (N, 4), and the count of the
+    window and the weighted counts of its two tests in values (N, 3). Returns how many there are.
     """
     p, q = lengths
+    dense, row = histories.shape[0] > 0, 0
     stride, last = histories.shape[0] // summaries.shape[1], summaries.shape[0] - 1
     for i in range(offsets.shape[0] - 1):
-        for t in range(_n_offsets(offsets[i + 1] - offsets[i], lengths, first_only)):
+        windows = max(0, offsets[i + 1] - offsets[i] - p - q)
+        for t in range(min(windows, 1) if first_only else windows):
             k = offsets[i] + t
+            middle = k + p
             first, _ = _continued(np.int64(states[k + i]), steps, weights, k, p, base)
-            near, near_weight, far, far_weight = _tests(steps, weights, k + p, q, base)
+            near, near_weight = _continued(np.int64(0), steps, weights, middle, q, base)
+            far, far_weight = _continued(np.int64(0), steps, weights, middle + 1, q, base)
+            far_weight *= weights[middle]  # of the step in between, which is in both
             for j in range(summaries.shape[1]):
                 h, value = first + j * stride, counts[i] * summaries[min(k + i, last), j]
-                histories[h] += value
-                joint[h, near] += value * near_weight
-                through[h * base + steps[k + p], far] += value * far_weight
-
-
-@njit(cache=True, nogil=True)
-def number_windows(
-    states, offsets, counts, steps, weights, base, lengths, first_only, codes, values
-):
-    """The windows as codes (history, near test, history base + middle, far test) and values.
-
-    The values are the count of the window, and the weighted counts of its two tests; returns how
-    many windows there are. `codes` (N, 4) and `values` (N, 3) must be long enough, with a row for
-    each window in the order of episodes and times.
-    """
-    p, q = lengths
-    row = 0
-    for i in range(offsets.shape[0] - 1):
-        for t in range(_n_offsets(offsets[i + 1] - offsets[i], lengths, first_only)):
-            k = offsets[i] + t
-            h, _ = _continued(np.int64(states[k + i]), steps, weights, k, p, base)
-            near, near_weight, far, far_weight = _tests(steps, weights, k + p, q, base)
-            codes[row, 0], codes[row, 1] = h, near
-            codes[row, 2], codes[row, 3] = h * base + steps[k + p], far
-            values[row, 0] = counts[i]
-            values[row, 1] = counts[i] * near_weight
-            values[row, 2] = counts[i] * far_weight
-            row += 1
+                if dense:
+                    histories[h] += value
+                    joint[h, near] += value * near_weight
+                    through[h * base + steps[middle], far] += value * far_weight
+                else:
+                    codes[row, 0], codes[row, 1] = h, near
+                    codes[row, 2], codes[row, 3] = h * base + steps[middle], far
+                    values[row, 0], values[row, 1] = value, value * near_weight
+                    values[row, 2] = value * far_weight
+                row += 1
     return row
 
 

@@ -41,7 +41,7 @@ from latentmdp.errors import TrajectoryError
 from latentmdp.logs import Sizes, Trajectories, require_trajectories, sizes_of
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import MarkovPolicy, UniformPolicy
-from latentmdp.spectral.kernels import count_windows, number_steps, number_windows
+from latentmdp.spectral.kernels import count_windows, number_steps
 
 SamplingPolicy = UniformPolicy | MarkovPolicy | None
 
@@ -178,8 +178,7 @@ def count_moments(
     _check_lengths(logs, sum(lengths) + 1)
     shape = _table_shape(sizes, lengths)
     weighed = weigh_steps(logs, policy)
-    count = _count_dense if shape[0] * shape[1] <= DENSE_ENTRIES else _count_sparse
-    tables = count(weighed, _base(sizes), shape, lengths, offsets == "first")
+    tables = _counted(weighed, _base(sizes), shape, lengths, offsets == "first")
     return _with_starts(logs, weighed, lengths, tables, int(tables[0].sum()))
 
 
@@ -198,7 +197,7 @@ def summary_moments(
     weighed = weigh_steps(logs, policy)
     base, lengths = _base(sizes), (0, test_length)
     shape = summaries.shape[1] * sizes[0] * base, base**test_length
-    tables = _count_dense(weighed, base, shape, lengths, False, summaries)
+    tables = _counted(weighed, base, shape, lengths, False, summaries)
     n_windows = weighed.counts @ np.maximum(logs.lengths - test_length, 0)
     return _with_starts(logs, weighed, lengths, tables, int(n_windows))
 
@@ -253,12 +252,12 @@ def _with_starts(
     """
     sizes, q = sizes_of(logs), lengths[1]
     base = _base(sizes)
-    starts = _count_dense(weighed, base, (sizes[0] * base, base**q), (0, q), first_only=True)
+    starts = _counted(weighed, base, (sizes[0] * base, base**q), (0, q), first_only=True)
     n_starts = int(starts[0].sum())
     return Moments(sizes, lengths, *windows, *starts, n_starts, n_windows, logs.reward_values)
 
 
-def _count_dense(
+def _counted(
     weighed: Weighed,
     base: int,
     shape: tuple[int, int],
@@ -266,30 +265,28 @@ def _count_dense(
     first_only: bool,
     summaries: Floats | None = None,
 ) -> tuple[Floats, Table, Table]:
-    rows, columns = shape
-    summaries = np.ones((1, 1)) if summaries is None else summaries
-    tables = np.zeros(rows // base), np.zeros((rows // base, columns)), np.zeros(shape)
-    count_windows(*weighed, base, lengths, first_only, summaries, *tables)
-    return tables
+    """Histories, joint and through; the last two are sparse where they would be large.
 
-
-def _count_sparse(
-    weighed: Weighed,
-    base: int,
-    shape: tuple[int, int],
-    lengths: tuple[int, int],
-    first_only: bool,
-) -> tuple[Floats, Table, Table]:
+    Summaries, and the starts of episodes, have dense tables.
+    """
     rows, columns = shape
-    room = int(np.maximum(np.diff(weighed.offsets) - sum(lengths), 0).sum())
+    dense = rows * columns <= DENSE_ENTRIES or lengths[0] == 0
+    room = 0 if dense else int(np.maximum(np.diff(weighed.offsets) - sum(lengths), 0).sum())
+    n = rows // base
+    histories, joint, through = (
+        np.zeros(size if dense else (0,) * len(size)) for size in ((n,), (n, columns), shape)
+    )
     codes, values = np.empty((room, 4), np.int64), np.empty((room, 3))
-    used = number_windows(*weighed, base, lengths, first_only, codes, values)
-    codes, values = codes[:used], values[:used]
-    histories = np.zeros(rows // base)
+    summaries = np.ones((1, 1)) if summaries is None else summaries
+    tables = (histories, joint, through, codes, values)
+    used = count_windows(*weighed, base, lengths, first_only, summaries, *tables)
+    if dense:
+        return histories, joint, through
+    codes, values, histories = codes[:used], values[:used], np.zeros(n)
     np.add.at(histories, codes[:, 0], values[:, 0])
-    joint = coo_array((values[:, 1], tuple(codes[:, :2].T)), shape=(rows // base, columns))
-    through = coo_array((values[:, 2], tuple(codes[:, 2:].T)), shape=shape)
-    return histories, csr_array(joint), csr_array(through)
+    near = coo_array((values[:, 1], tuple(codes[:, :2].T)), shape=(n, columns))
+    far = coo_array((values[:, 2], tuple(codes[:, 2:].T)), shape=shape)
+    return histories, csr_array(near), csr_array(far)
 
 
 # -------------------------------------------------------------------- importance weights

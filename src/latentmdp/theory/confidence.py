@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Floats, arrays
+from latentmdp._util import Floats, arrays, validation
 from latentmdp.model import LatentMDP
 
 
@@ -55,7 +55,7 @@ def confidence_constants(
     sizes |= {"horizon": horizon, "episodes": episodes, "n_rewards": n_rewards}
     for name, size in sizes.items():
         arrays.positive_integer(name, size)
-    _require_probability(failure_probability)
+    validation.require_inside("failure_probability", failure_probability)
     each = failure_probability / 3.0
     rows = math.log(n_contexts * n_states * n_actions * horizon * episodes / each)
     starts = math.log(n_contexts * episodes / each)
@@ -111,15 +111,10 @@ def regret_bound(
     reward_span
         Largest minus smallest reward: regret scales with it.
     """
-    _require_probability(failure_probability)
+    validation.require_inside("failure_probability", failure_probability)
     steps = horizon * np.asarray(episodes, dtype=np.float64)
     if (steps <= 0.0).any():
         raise ValueError("episodes must be positive")
     logarithm = np.log(n_contexts * n_states * n_actions * steps / failure_probability)
     rate = horizon * n_states * np.sqrt(n_contexts * n_actions * steps * logarithm)
     return np.asarray(reward_span * rate)
-
-
-def _require_probability(failure_probability: float) -> None:
-    if not 0.0 < failure_probability < 1.0:
-        raise ValueError(f"failure_probability must lie in (0, 1), got {failure_probability}")

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Floats, Integers, Result, RNGLike, arrays, philox_key
+from latentmdp._util import Floats, Integers, Result, RNGLike, arrays, philox_key, validation
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.outcomes import row_sums
@@ -255,8 +255,7 @@ def revelation(
     until 99% are there, twice the time brings no more, or 4,096 steps have passed: contexts so
     close are not told apart by episodes of any length one would plan for.
     """
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie in (0, 1), got {level}")
+    validation.require_inside("level", level)
     episodes = arrays.positive_integer("episodes", episodes)
     policy = policy or UniformPolicy()
     table = action_table(policy, model)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latentmdp._util import Floats, RNGLike, arrays, as_generator
+from latentmdp._util import Floats, RNGLike, arrays, as_generator, validation
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate
@@ -307,8 +307,7 @@ def _summary(values: Floats) -> Requirement:
 
 
 def _log_inverse(alpha: float) -> float:
-    if not 0.0 < alpha < 1.0:
-        raise ValueError(f"smoothing must lie in (0, 1), got {alpha}")
+    validation.require_inside("smoothing", alpha)
     return -math.log(alpha)
 
 

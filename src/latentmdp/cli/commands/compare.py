@@ -1,8 +1,6 @@
 """`latentmdp compare`: all planners on one model, side by side."""
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from latentmdp.cli import options
 from latentmdp.cli.catalogue import PLANNERS, planner, takes
@@ -16,9 +14,7 @@ if TYPE_CHECKING:
 def command(
     screen: Screen,
     model: options.ModelFile,
-    methods: Annotated[
-        str, typer.Option("--methods", help="Which planners, separated by commas.")
-    ] = ",".join(PLANNERS),
+    methods: str = ",".join(PLANNERS),
     time_limit: options.TimeLimit = 10.0,
     episodes: options.Episodes = 100_000,
     seed: options.Seed = 0,
@@ -31,6 +27,11 @@ def command(
     more the comparison.
 
     Example: `latentmdp compare m.npz --time-limit 10`
+
+    Parameters
+    ----------
+    methods
+        Which planners, separated by commas.
     """
     from latentmdp.report import try_planner
 

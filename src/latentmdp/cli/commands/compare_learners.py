@@ -13,19 +13,11 @@ from latentmdp.cli.screen import Screen
 @options.command()
 def command(
     screen: Screen,
-    tasks: Annotated[
-        str | None, typer.Option("--tasks", help="Which tasks, separated by commas.")
-    ] = None,
-    learners: Annotated[
-        str | None, typer.Option("--learners", help="Which learners, separated by commas.")
-    ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many variants of a task.")] = 3,
-    first_seed: Annotated[
-        int, typer.Option("--first-seed", min=0, help="The first of these variants.")
-    ] = 0,
-    episodes: Annotated[
-        int | None, typer.Option("--episodes", min=1, help="In place of each task's own number.")
-    ] = None,
+    tasks: str | None = None,
+    learners: str | None = None,
+    seeds: options.Positive = 3,
+    first_seed: options.Seed = 0,
+    episodes: Annotated[int | None, typer.Option(min=1)] = None,
     quick: options.Quick = False,
     out: options.ResultsFolder = Path("out"),
     jobs: options.Jobs = None,
@@ -36,6 +28,19 @@ def command(
     Cells that are done are kept, so an interrupted comparison goes on where it stopped.
 
     Example: `latentmdp compare-learners --quick`
+
+    Parameters
+    ----------
+    tasks
+        Which tasks, separated by commas.
+    learners
+        Which learners, separated by commas.
+    seeds
+        How many variants of a task.
+    first_seed
+        The first of these variants.
+    episodes
+        In place of each task's own number.
     """
     arena = lm.experiments.compare_learners(
         None if tasks is None else options.parts_of(tasks),

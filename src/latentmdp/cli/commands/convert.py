@@ -14,11 +14,8 @@ from latentmdp.cli.screen import Screen
 def command(
     screen: Screen,
     source: options.AnyFile,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where to; by its suffix.")],
-    discounted: Annotated[
-        bool,
-        typer.Option("--discounted", help="For .pomdp and .pomdpx: without end, without time."),
-    ] = False,
+    out: Annotated[Path, typer.Argument(metavar="OUT")],
+    discounted: bool = False,
 ) -> None:
     """Write what a file holds in another format: .npz, .json, .csv, .parquet, .pomdp or .pomdpx.
 
@@ -27,6 +24,13 @@ def command(
     others: `--horizon 50 --discount 0.9`, `--horizon none`, `--observed false`.
 
     Example: `latentmdp convert m.npz m.pomdpx`
+
+    Parameters
+    ----------
+    out
+        Where to; by its suffix.
+    discounted
+        For .pomdp and .pomdpx: without end, without time.
     """
     options.check_target(out)
     content = source.load()

@@ -1,9 +1,7 @@
 """`latentmdp demo`: acting and learning with hidden contexts, on two instances."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from latentmdp._util import plural
 from latentmdp.cli import options
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
 @options.command()
 def command(
     screen: Screen,
-    out: Annotated[Path, typer.Option("--out", help="Folder for page and runs.")] = Path("out"),
+    out: Path = Path("out"),
     quick: options.Quick = False,
     seed: options.Seed = 0,
 ) -> None:
@@ -27,6 +25,11 @@ def command(
     Ends with a table and a page with pictures; `latentmdp report` reads the runs it leaves.
 
     Example: `latentmdp demo --out out`
+
+    Parameters
+    ----------
+    out
+        Folder for page and runs.
     """
     from latentmdp.report import INSTANCES, QUICK, demonstrate, values_table, write_demo
 

@@ -1,6 +1,6 @@
 """`latentmdp diagnose`: which assumptions of the theory hold."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -15,14 +15,9 @@ def command(
     screen: Screen,
     file: options.File,
     policy: options.PolicyName = "uniform",
-    length: Annotated[
-        int, typer.Option("--length", min=1, help="Transitions in a test and in a history.")
-    ] = 1,
+    length: options.Positive = 1,
     episodes: options.Episodes = 4000,
-    requirements: Annotated[
-        bool,
-        typer.Option("--requirements", help="Also measure the numbers of episodes truly needed."),
-    ] = False,
+    requirements: bool = False,
     seed: options.Seed = 0,
 ) -> None:
     """Say which assumptions of the theory a model meets, with numbers and verdicts.
@@ -30,6 +25,13 @@ def command(
     For logs: coverage, and how many contexts are visible in them.
 
     Example: `latentmdp diagnose m.npz --requirements`
+
+    Parameters
+    ----------
+    length
+        Transitions in a test and in a history.
+    requirements
+        Also measure the numbers of episodes truly needed.
     """
     content, more, acting = lm.load(file), dict[str, Any](), None
     if isinstance(content, lm.LatentMDP):

@@ -2,7 +2,7 @@
 
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -18,18 +18,8 @@ def command(
     model: options.ModelFile,
     policy: options.PolicyName = "qmdp",
     episodes: options.Episodes = 100_000,
-    method: Annotated[
-        str,
-        typer.Option(
-            "--method",
-            help="`auto`, `exact` or `monte-carlo`; from logs `auto`, `doubly-robust`, "
-            "`per-decision` or `importance`.",
-        ),
-    ] = "auto",
-    logs: Annotated[
-        Path | None,
-        typer.Option("--logs", help="Estimate from these logs of another policy instead."),
-    ] = None,
+    method: str = "auto",
+    logs: Path | None = None,
     seed: options.Seed = 0,
     device: options.Device = "cpu",
     cluster: options.Cluster = None,
@@ -40,6 +30,14 @@ def command(
     gives the horizon, and the values that a doubly robust estimate starts from.
 
     Example: `latentmdp evaluate m.npz --policy qmdp --episodes 100000`
+
+    Parameters
+    ----------
+    method
+        `auto`, `exact` or `monte-carlo`; from logs `auto`, `doubly-robust`, `per-decision` or
+        `importance`.
+    logs
+        Estimate from these logs of another policy instead.
     """
     if logs is not None and (cluster, device) != (None, "cpu"):
         raise typer.BadParameter("--cluster and --device play episodes, and --logs needs none")

@@ -16,32 +16,11 @@ def command(
     screen: Screen,
     model: options.ModelFile,
     policy: options.PolicyName = "qmdp",
-    state: Annotated[
-        str | None, typer.Option("--state", help="The state, by name or number.")
-    ] = None,
-    belief: Annotated[
-        str | None,
-        typer.Option(
-            "--belief",
-            help="Probabilities of the contexts: `0.7,0.2,0.1`, or `slow=0.7;frail=0.3` by name.",
-        ),
-    ] = None,
-    t: Annotated[int, typer.Option("--t", min=0, help="Time in the episode, from 0.")] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            help="Write the decision table of all states (.md, .csv, or .html with its risk).",
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot",
-            help="Draw the decision, or without `--state` the graph of a policy without an end "
-            "(.svg, .png, .pdf).",
-        ),
-    ] = None,
+    state: str | None = None,
+    belief: str | None = None,
+    t: Annotated[int, typer.Option(min=0)] = 0,
+    out: Path | None = None,
+    plot: Path | None = None,
 ) -> None:
     """Say why a policy acts as it does: its margin, what would change it, what to wait for.
 
@@ -50,6 +29,20 @@ def command(
     much any policy can promise in the worst one.
 
     Example: `latentmdp explain m.npz --policy policy.npz --state 0 --belief 0.7,0.3`
+
+    Parameters
+    ----------
+    state
+        The state, by name or number.
+    belief
+        Probabilities of the contexts: `0.7,0.2,0.1`, or `slow=0.7;frail=0.3` by name.
+    t
+        Time in the episode, from 0.
+    out
+        Write the decision table of all states (.md, .csv, or .html with its risk).
+    plot
+        Draw the decision, or without `--state` the graph of a policy without an end (.svg, .png,
+        .pdf).
     """
     if state is None and out is None and plot is None:
         raise typer.BadParameter("--state says which decision to explain; --out writes all of them")

@@ -13,20 +13,8 @@ from latentmdp.cli.screen import Screen
 @options.command()
 def command(
     screen: Screen,
-    policy: Annotated[
-        Path,
-        typer.Argument(
-            metavar="POLICY",
-            help="A policy, or what holds one: a plan, a run, an outcome of `solve` (.npz).",
-            **options.readable,
-        ),
-    ],
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            "--model", help="The model of a policy that has none of its own.", exists=True
-        ),
-    ] = None,
+    policy: Annotated[Path, options.existing_file("POLICY")],
+    model: Annotated[Path | None, typer.Option(exists=True)] = None,
     out: options.PageOut = Path("explorer.html"),
     title: options.Title = "Policy explorer",
 ) -> None:
@@ -36,6 +24,13 @@ def command(
     values by context, and keeps the history in its address.
 
     Example: `latentmdp explorer policy.npz --out explorer.html`
+
+    Parameters
+    ----------
+    policy
+        A policy, or what holds one: a plan, a run, an outcome of `solve` (.npz).
+    model
+        The model of a policy that has none of its own.
     """
     options.check_target(out)
     content = lm.load(policy)

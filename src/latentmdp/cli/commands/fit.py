@@ -2,9 +2,6 @@
 
 import warnings
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 import latentmdp as lm
 from latentmdp._util import plural
@@ -17,12 +14,8 @@ def command(
     screen: Screen,
     source: options.LogSource,
     structure: options.StructureOptions,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Save the model here (.npz or .json).")
-    ] = None,
-    max_contexts: Annotated[
-        int, typer.Option("--max-contexts", min=1, help="The most that `auto` tries.")
-    ] = 10,
+    out: Path | None = None,
+    max_contexts: options.Positive = 10,
     seed: options.Seed = 0,
     device: options.Device = "cpu",
 ) -> None:
@@ -34,6 +27,13 @@ def command(
     A folder of .parquet files is read batch by batch, however large: `latentmdp fit logs/`.
 
     Example: `latentmdp fit logs.parquet --contexts 3 --out model.npz`
+
+    Parameters
+    ----------
+    out
+        Save the model here (.npz or .json).
+    max_contexts
+        The most that `auto` tries.
     """
     from latentmdp.report import assignment, largest_differences
 

@@ -1,6 +1,6 @@
 """`latentmdp learn`: act in a model as if it were unknown, and learn."""
 
-from typing import Annotated
+from typing import Literal
 
 import latentmdp as lm
 from latentmdp.cli import options
@@ -14,14 +14,7 @@ def command(
     outputs: options.OutcomeFiles,
     contexts: options.Contexts = "auto",
     reward_model: options.RewardModel = "auto",
-    method: Annotated[
-        str,
-        options.one_of(
-            "--method",
-            "`likelihood`, or `psr` for the paper's path: PSR, clustering, L-UCRL.",
-            *("likelihood", "psr"),
-        ),
-    ] = "likelihood",
+    method: Literal["likelihood", "psr"] = "likelihood",
     episodes: options.Episodes = 3_000,
     checkpoint: options.Checkpoint = None,
     seed: options.Seed = 0,
@@ -29,6 +22,11 @@ def command(
     """Learn to act in a model from nothing: neither its numbers nor its contexts are shown.
 
     Example: `latentmdp learn m.npz --episodes 3000 --out policy.npz`
+
+    Parameters
+    ----------
+    method
+        `likelihood`, or `psr` for the paper's path: PSR, clustering, L-UCRL.
     """
     outputs.check(lm.Run)
     options.check_target(checkpoint)
@@ -39,8 +37,8 @@ def command(
         options.contexts_of(contexts),
         episodes,
         rng=seed,
-        method=method,  # type: ignore[arg-type]
-        reward_model=reward_model,  # type: ignore[arg-type]
+        method=method,
+        reward_model=reward_model,
         checkpoint=checkpoint,
         progress=screen.talks,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,19 +15,18 @@ from latentmdp.cli.screen import Screen
 def command(
     screen: Screen,
     what: Annotated[
-        str | None,
-        typer.Argument(
-            help=f"One of {', '.join(KINDS)}; all by default.",
-            autocompletion=options.completed(*KINDS),
-        ),
+        Literal["instances", "planners", "learners", "experiments"] | None, typer.Argument()
     ] = None,
 ) -> None:
     """List the instances, planners, learners and experiments there are.
 
     Example: `latentmdp list planners`
+
+    Parameters
+    ----------
+    what
+        Which of them; all by default.
     """
-    if what is not None and what not in KINDS:
-        raise typer.BadParameter(f"unknown kind {what!r}; known: {', '.join(KINDS)}")
     catalogue = {kind: entries() for kind, entries in KINDS.items() if what in (None, kind)}
     screen.result(**catalogue)
     for kind, entries in catalogue.items():

@@ -1,7 +1,7 @@
 """`latentmdp lucrl`: L-UCRL in a model that the learner does not know."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,36 +15,28 @@ def command(
     screen: Screen,
     model: options.ModelFile,
     episodes: options.Episodes = 10_000,
-    labels: Annotated[
-        str,
-        options.one_of(
-            "--labels",
-            "Contexts are `revealed` after each episode, or `inferred`.",
-            *("revealed", "inferred"),
-        ),
-    ] = "revealed",
-    contexts: Annotated[
-        int | None,
-        typer.Option(
-            "--contexts", min=1, help="How many contexts to assume, if not the model's or start's."
-        ),
-    ] = None,
-    start: Annotated[
-        Path | None, typer.Option("--start", help="What is known: a model, or logs with contexts.")
-    ] = None,
+    labels: Literal["revealed", "inferred"] = "revealed",
+    contexts: Annotated[int | None, typer.Option(min=1)] = None,
+    start: Path | None = None,
     checkpoint: options.Checkpoint = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Save the run (.parquet or .npz).")
-    ] = None,
+    out: Path | None = None,
     seed: options.Seed = 0,
 ) -> None:
     """Learn by acting: L-UCRL with Q-MDP.
 
     Example: `latentmdp lucrl m.npz --episodes 10000 --out run.parquet`
-    """
-    from latentmdp._util import require_choice
 
-    require_choice("--labels", labels, ("revealed", "inferred"))
+    Parameters
+    ----------
+    labels
+        Contexts are `revealed` after each episode, or `inferred`.
+    contexts
+        How many contexts to assume, if not the model's or start's.
+    start
+        What is known: a model, or logs with contexts.
+    out
+        Save the run (.parquet or .npz).
+    """
     options.check_target(out, lm.Run)
     options.check_target(checkpoint)
     world = options.load_model(model)

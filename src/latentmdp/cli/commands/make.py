@@ -12,35 +12,39 @@ from latentmdp.cli.screen import Screen
 
 
 def _names(incomplete: str) -> list[str]:
-    return options.completed(*(entry.name for entry in lm.instances.list_instances()))(incomplete)
+    """What a shell offers; only then are the instances looked up."""
+    names = (entry.name for entry in lm.instances.list_instances())
+    return [name for name in names if name.startswith(incomplete)]
 
 
 @options.command()
 def command(
     screen: Screen,
     context: typer.Context,
-    name: Annotated[
-        str | None, typer.Argument(help="The instance; see --list.", autocompletion=_names)
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Where to: .npz or .json.")] = None,
+    name: Annotated[str | None, typer.Argument(autocompletion=_names)] = None,
+    out: Path | None = None,
     seed: options.Seed = 0,
-    show: Annotated[
-        bool, typer.Option("--list", help="List the instances and their arguments.")
-    ] = False,
+    show: Annotated[bool, typer.Option("--list")] = False,
 ) -> None:
     """Build a named instance and save it.
 
     Every argument of the instance is an option: `--contexts 3 --delta 0.5`.
 
     Example: `latentmdp make separated --contexts 3 --delta 0.5 --seed 0 --out m.npz`
+
+    Parameters
+    ----------
+    name
+        The instance; see --list.
+    out
+        Where to: .npz or .json.
+    show
+        List the instances and their arguments.
     """
     if show:
         entries = lm.instances.list_instances()
-        screen.result(
-            instances=[
-                {"name": e.name, "summary": e.summary, "arguments": e.arguments} for e in entries
-            ]
-        )
+        names = ("name", "summary", "arguments")
+        screen.result(instances=[{name: getattr(e, name) for name in names} for e in entries])
         for entry in entries:
             defaults = (f"--{k.replace('_', '-')} {v}" for k, v in entry.arguments.items())
             screen.say(f"{entry.summary}\n    {'  '.join(defaults)}", entry.name)

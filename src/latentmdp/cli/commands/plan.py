@@ -1,7 +1,7 @@
 """`latentmdp plan`: find a policy for a model, with the bounds the planner can prove."""
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,23 +18,11 @@ def command(
     context: typer.Context,
     model: options.ModelFile,
     method: Annotated[
-        str, options.one_of("--method", f"Which planner: {', '.join(PLANNERS)}.", *PLANNERS)
+        str, options.completed(*PLANNERS, help=f"Which planner: {', '.join(PLANNERS)}.")
     ] = "qmdp",
-    gap: Annotated[
-        float | None, typer.Option("--gap", min=0.0, help="Stop at this (upper - lower) / lower.")
-    ] = None,
-    objective: Annotated[
-        str | None,
-        options.one_of(
-            "--objective",
-            "Plan for the bad case: worst-case, cvar, regret or ball.",
-            *("worst-case", "cvar", "regret", "ball"),
-        ),
-    ] = None,
-    level: Annotated[
-        float | None,
-        typer.Option("--level", help="Share of bad contexts (cvar), or how far weights are off."),
-    ] = None,
+    gap: Annotated[float | None, typer.Option(min=0.0)] = None,
+    objective: Literal["worst-case", "cvar", "regret", "ball"] | None = None,
+    level: float | None = None,
     time_limit: options.TimeLimit = None,
     out: options.PolicyOut = None,
     plot: options.Plot = None,
@@ -47,6 +35,15 @@ def command(
     With `--objective` the method is `robust`, and the bounds are those of the objective.
 
     Example: `latentmdp plan m.npz --method hsvi --gap 0.01 --time-limit 60 --out policy.npz`
+
+    Parameters
+    ----------
+    gap
+        Stop at this (upper - lower) / lower.
+    objective
+        Plan for the bad case.
+    level
+        Share of bad contexts (cvar), or how far weights are off.
     """
     options.check_target(out, lm.AlphaVectorPolicy)
     options.check_plot(plot)

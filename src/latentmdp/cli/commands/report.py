@@ -13,21 +13,9 @@ from latentmdp.cli.screen import Screen
 @options.command()
 def command(
     screen: Screen,
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN...",
-            help="Runs (.parquet of `lucrl`, .npz of `learn --run-out`), outcomes (.npz of `solve "
-            "--run-out`), folders of `reproduce`, and models.",
-            exists=True,
-            readable=True,
-        ),
-    ],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", exists=True, readable=True)],
     out: options.PageOut = Path("report.html"),
-    truth: Annotated[
-        Path | None,
-        typer.Option("--truth", help="File of the true model, to compare with.", exists=True),
-    ] = None,
+    truth: Annotated[Path | None, typer.Option(exists=True)] = None,
     title: options.Title = "Report",
 ) -> None:
     """Write one self-contained HTML page about runs: it opens offline, on a phone, on paper.
@@ -37,6 +25,14 @@ def command(
     earn, which claims of the paper held, and timing.
 
     Example: `latentmdp report a.parquet b.parquet --out report.html`
+
+    Parameters
+    ----------
+    runs
+        Runs (.parquet of `lucrl`, .npz of `learn --run-out`), outcomes (.npz of `solve
+        --run-out`), folders of `reproduce`, and models.
+    truth
+        File of the true model, to compare with.
     """
     with screen.progress("reading, planning and drawing"):
         lm.report.write_report(runs, out, truth, title)

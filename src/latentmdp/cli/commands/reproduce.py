@@ -11,24 +11,18 @@ from latentmdp.cli.catalogue import KINDS
 from latentmdp.cli.screen import Screen
 
 
+def _names(incomplete: str) -> list[str]:
+    """What a shell offers; only then are the experiments imported."""
+    return [name for name in KINDS["experiments"]() if name.startswith(incomplete)]
+
+
 @options.command(config=True)
 def command(
     screen: Screen,
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="See `latentmdp list experiments`.",
-            autocompletion=lambda incomplete: options.completed(*KINDS["experiments"]())(
-                incomplete
-            ),
-        ),
-    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=_names)],
     quick: options.Quick = False,
     out: options.ResultsFolder = Path("out"),
-    seeds: Annotated[
-        int | None, typer.Option("--seeds", min=1, help="How many; by default the paper's.")
-    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1)] = None,
     jobs: options.Jobs = None,
     cluster: options.Cluster = None,
 ) -> None:
@@ -37,6 +31,13 @@ def command(
     Runs that are done are kept, so an interrupted experiment goes on where it stopped.
 
     Example: `latentmdp reproduce fig1a --quick`
+
+    Parameters
+    ----------
+    name
+        See `latentmdp list experiments`.
+    seeds
+        How many; by default the paper's.
     """
     engine = options.engine_of(cluster)
     outputs = lm.experiments.reproduce(

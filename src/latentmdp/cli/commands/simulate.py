@@ -1,7 +1,6 @@
 """`latentmdp simulate`: play episodes and save the logs."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -16,21 +15,24 @@ from latentmdp.cli.screen import Screen
 def command(
     screen: Screen,
     model: options.ModelFile,
-    out: Annotated[
-        Path, typer.Option("--out", help="Where to: .parquet or .npz, or a new folder of parts.")
-    ],
+    out: Path,
     policy: options.PolicyName = "uniform",
     episodes: options.Episodes = 1_000,
     seed: options.Seed = 0,
     device: options.Device = "cpu",
     cluster: options.Cluster = None,
-    hide_contexts: Annotated[
-        bool, typer.Option("--hide-contexts", help="Leave the true contexts out of the logs.")
-    ] = False,
+    hide_contexts: bool = False,
 ) -> None:
     """Play episodes under a policy and save the logs.
 
     Example: `latentmdp simulate m.npz --policy uniform --episodes 1000 --out logs.parquet`
+
+    Parameters
+    ----------
+    out
+        Where to: .parquet or .npz, or a new folder of parts.
+    hide_contexts
+        Leave the true contexts out of the logs.
     """
     engine = options.engine_of(cluster, device)  # before a policy is planned
     in_parts = not out.suffix

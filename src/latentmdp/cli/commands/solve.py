@@ -17,9 +17,7 @@ def command(
     source: options.LogSource,
     structure: options.StructureOptions,
     outputs: options.OutcomeFiles,
-    bootstrap: Annotated[
-        int, typer.Option("--bootstrap", min=2, help="Repetitions that measure the uncertainty.")
-    ] = 30,
+    bootstrap: Annotated[int, typer.Option(min=2)] = 30,
     seed: options.Seed = 0,
 ) -> None:
     """Find the contexts in logs, plan for an unknown individual, and say what that will earn.
@@ -28,6 +26,11 @@ def command(
     `latentmdp solve panel.csv --columns episode=household,t=week,state=brand,action=promotion`.
 
     Example: `latentmdp solve logs.parquet --out policy.npz`
+
+    Parameters
+    ----------
+    bootstrap
+        Repetitions that measure the uncertainty.
     """
     outputs.check(lm.offline.Solved)
     arguments = structure.arguments()

@@ -29,6 +29,7 @@ from latentmdp._kernels import (
     write_belief,
 )
 from latentmdp.engines.cuda.device import limited_jit
+from latentmdp.engines.cuda.kernels_mixture import add_halves
 
 
 class Noted(NamedTuple):
@@ -152,9 +153,9 @@ def returns_kernel(kind, threads):
     """The compiled sums of returns, see `sum_returns`: a block of `threads` a block of episodes.
 
     Block b fills row b of `sums` (blocks, 2). Returns of its `SUMMED` episodes lie in shared
-    memory, zero for those that the block lacks, and are added by halves: i and i + half for half =
-    SUMMED / 2, ..., 1. That is the order of the CPU, whatever the number of threads, so sums have
-    its bits. Every `syncthreads` lies between a write and another thread's read of the same entry.
+    memory, zero for those that the block lacks, and are added by halves. That is the order of the
+    CPU, whatever the number of threads, so sums have its bits. Every `syncthreads` lies between a
+    write and another thread's read of the same entry.
     """
     step, width, filters, ragged = _step(kind), kind.width, kind.filters, kind.ragged
     each = SUMMED // threads
@@ -188,12 +189,7 @@ def returns_kernel(kind, threads):
         returns_here = cuda.local.array(each, np.float64)
         for j in range(each):
             returns_here[j] = room[thread + j * threads]
-        half = SUMMED // 2
-        while half > 0:
-            cuda.syncthreads()
-            for i in range(thread, half, threads):
-                room[i] += room[i + half]
-            half //= 2
+        add_halves(room, SUMMED, thread, threads, 1, 0)
         cuda.syncthreads()
         total = room[0]
         mean = total / n
@@ -202,12 +198,7 @@ def returns_kernel(kind, threads):
             i = thread + j * threads
             distance = returns_here[j] - mean if i < n else 0.0
             room[i] = product(distance, distance)
-        half = SUMMED // 2
-        while half > 0:
-            cuda.syncthreads()
-            for i in range(thread, half, threads):
-                room[i] += room[i + half]
-            half //= 2
+        add_halves(room, SUMMED, thread, threads, 1, 0)
         if thread == 0:
             sums[b, 0], sums[b, 1] = total, room[0]
 

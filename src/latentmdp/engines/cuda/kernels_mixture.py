@@ -44,6 +44,21 @@ class Listed(NamedTuple):
     out: NDArray[np.float64]  # (cells, width)
 
 
+@cuda.jit(device=True)
+def add_halves(room, active, first, step, stride, lane):
+    """Add up `active` entries of shared memory, lane + i stride, into the first, by halves.
+
+    Entries i and i + half are added, the last of an odd number waiting for the next round. A thread
+    takes i = first, first + step, ...: the order does not depend on the number of threads.
+    """
+    while active > 1:
+        cuda.syncthreads()
+        half = (active + 1) // 2
+        for i in range(first, active - half, step):
+            room[lane + i * stride] += room[lane + (i + half) * stride]
+        active = half
+
+
 @cache
 def weigh_kernel(width, lanes):
     """The compiled shares of episodes in `width` contexts, a thread an episode.
@@ -87,8 +102,8 @@ def gather_kernel(width, streams):
     """The compiled sums of shares over segments, by blocks of width times streams threads.
 
     Block b fills sums[b] (width,) of segment b. Stream i adds the entries i, i + streams, ... of
-    the list in their order; then the streams are added by halves, i and i + half, the last of an
-    odd number waiting for the next round. The order is fixed by the list and by `streams`.
+    the list in their order; then the streams are added by halves. The order is fixed by the list
+    and by `streams`.
     """
     threads = width * streams
 
@@ -102,13 +117,7 @@ def gather_kernel(width, streams):
         for k in range(begin + stream, end, streams):
             total += listed.shares[listed.places[k], m]
         room[thread] = total
-        active = streams
-        while active > 1:
-            cuda.syncthreads()
-            half = (active + 1) // 2
-            if stream < active - half:
-                room[thread] += room[thread + half * width]
-            active = half
+        add_halves(room, streams, stream, streams, width, m)
         if stream == 0:
             listed.sums[segment, m] = room[thread]
 
@@ -138,7 +147,7 @@ def total_kernel(threads):
     """The compiled sums over parts of an array, a block of threads each.
 
     Block b fills sums[b] with the sum of values[b size] .. values[(b + 1) size - 1]: thread i adds
-    every `threads`-th entry from i on, then threads are added by halves, as in `gather_kernel`.
+    every `threads`-th entry from i on, then threads are added by halves.
     """
 
     @cuda.jit
@@ -151,13 +160,7 @@ def total_kernel(threads):
         for k in range(begin + thread, min(begin + size, values.shape[0]), threads):
             total += values[k]
         room[thread] = total
-        active = threads
-        while active > 1:
-            cuda.syncthreads()
-            half = (active + 1) // 2
-            if thread < active - half:
-                room[thread] += room[thread + half]
-            active = half
+        add_halves(room, threads, thread, threads, 1, 0)
         if thread == 0:
             sums[cuda.blockIdx.x] = room[0]
 
