@@ -39,7 +39,7 @@ _LOOKS, _SHARE = 30.0, 0.2
 """Interpolations that take as long as a look at an outcome; and the share of the memory limit that
 bounds from sets may take, and half of it the policies that ask no questions."""
 
-_FIRST_LOOKS = 2e8
+_FIRST_LOOKS = 1e8
 """Looks at outcomes that may be spent on the values of policies that ask no questions, a fraction
 of a second."""
 
@@ -226,11 +226,13 @@ class Bounds:
         heaviest = np.argsort(-model.weights, kind="stable")[:n]
         of_class = problem.first[:-1] + lumping.classes[lumping.leaders][:, heaviest].T
         actions = np.concatenate([joint[:, :, None], alone[:, of_class].swapaxes(1, 2)], axis=2)
-        try:
-            values = policy_values(flat, actions[:, state], self.check)[..., 0]
-        except LimitReached:  # of any policy no less is known
-            actions = actions[:, :, :1]
-            values = np.tile(least[:, None, None], (1, state.size, 1))
+        values = np.tile(least[:, None, None], (1, state.size, 1))  # of any policy no less is known
+        for some in (1, n + 1):  # the first at once, as time may run out for the others
+            try:
+                values = policy_values(flat, actions[:, state, :some], self.check)[..., 0]
+            except LimitReached:
+                break
+        actions = actions[:, :, : values.shape[2]]
         policy = np.zeros(model.n_contexts, np.int32)
         policy[heaviest] = np.arange(1, n + 1)
         policy[policy >= values.shape[2]] = 0
