@@ -453,8 +453,8 @@ def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
     kernels.fill_rows(
         A, problem.starts, problem.sight, events.probability, events.reward, nodes.vectors,
         nodes.row_starts, nodes.seen, place, mixed_as, share, members,
-        np.searchsorted(group[members], np.arange(G + 1)), pairs[0], starts, probs, bonus,
-        np.empty(problem.sights.shape[1], np.int64),
+        np.searchsorted(group[members], np.arange(G + 1)), np.ascontiguousarray(pairs[0]), starts,
+        probs, bonus, np.empty(problem.sights.shape[1], np.int64),
     )  # fmt: skip
     begin = np.zeros((G, S))
     begin[:, number.ravel()[: nodes.first.size]] = initial
