@@ -9,8 +9,8 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from latentmdp._util import PathLike, atomic_write, require_writable
-from latentmdp.errors import FormatError
-from latentmdp.io import json, kinds, npz, pomdp_file, pomdpx, session_file
+from latentmdp.errors import FormatError, ModelError
+from latentmdp.io import json, kinds, npz, pomdp_file, pomdpx, session_file, storm
 from latentmdp.logs import Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.sessions import SavedSession, Session
@@ -94,6 +94,8 @@ def load(path: PathLike, **arguments: Any) -> Any:
         If the file cannot be opened.
     """
     source = Path(path)
+    if source.is_dir() or source.suffix.lower() in storm.SUFFIXES:
+        return _load_from_storm(source, arguments)
     reader = _format(source)
     _require_known(arguments, reader, source)
     session_arguments = {
@@ -116,6 +118,14 @@ def load(path: PathLike, **arguments: Any) -> Any:
             raise FormatError(f"{source}: {reason}") from error
 
 
+def _load_from_storm(source: Path, arguments: dict[str, Any]) -> LatentMDP:
+    _require_known(arguments, storm, source)
+    try:
+        return storm.read(source, **arguments)
+    except (FormatError, ModelError) as error:
+        raise FormatError(f"{source}: {error}") from None
+
+
 def load_as(owner: type[T], path: PathLike, what: str, **arguments: Any) -> T:
     """`load`, and refuse what is not of this type; `what` says in words what is wanted."""
     content = load(path, **arguments)
@@ -127,7 +137,7 @@ def load_as(owner: type[T], path: PathLike, what: str, **arguments: Any) -> T:
 def _require_known(arguments: dict[str, Any], reader: ModuleType, source: Path) -> None:
     """Refuse an argument that no file of this format takes: not the file is at fault."""
     parameters = signature(reader.read).parameters
-    accepted = set(parameters) - {"stream"}
+    accepted = set(parameters) - {"stream", "path"}
     if "arguments" in parameters:  # a table, of logs or of a model
         tables = (Trajectories.from_table, LatentMDP.from_table, LatentMDP)
         accepted = {name for table in tables for name in signature(table).parameters} - {"table"}

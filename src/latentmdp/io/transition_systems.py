@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Flags, Floats, Integers, require_memory
+from latentmdp._util import Flags, Floats, Integers, names, require_memory
 from latentmdp.errors import FormatError
 from latentmdp.io.determined_pomdp import check_sum
 from latentmdp.model import LatentMDP
@@ -39,7 +39,10 @@ class System(NamedTuple):
 
 
 def latent_mdp(
-    systems: Sequence[System], context_names: Sequence[str], goal: str | None, **others: Any
+    systems: Sequence[System],
+    context_names: Sequence[str] | None,
+    goal: str | None,
+    **others: Any,
 ) -> LatentMDP:
     """The latent MDP of systems; `goal` is what the state is called that its states become.
 
@@ -47,74 +50,67 @@ def latent_mdp(
     """
     state_of: dict[str, int] = {}
     action_of: dict[str, int] = {}
-    parts = [_numbered(system, goal, state_of, action_of) for system in systems]
-    M, S, A = len(systems), len(state_of), len(action_of)
-    require_memory(8.0 * M * S * A * (1 + (goal is None)), f"{M:,} contexts of {S:,} states")
-    here, enabled = np.zeros((M, S), np.bool_), np.zeros((S, A), np.int64)
-    for m, (rows, _, _) in enumerate(parts):
-        here[m, rows // A] = True
-        np.add.at(enabled.reshape(-1), rows, 1)
-    wrong = (enabled > 0) & (enabled < here.sum(axis=0)[:, None])
-    names, actions = list(state_of), list(action_of)
-    if wrong.any():
-        s, a = np.argwhere(wrong)[0]
-        has = [np.isin(s * A + a, rows) for rows, _, _ in parts]
-        lacks = next(m for m in range(M) if here[m, s] and not has[m])
-        raise FormatError(
-            f"action {actions[a]!r} is possible in state {names[s]!r:.80} in context "
-            f"{context_names[has.index(True)]!r}, but not in context {context_names[lacks]!r}: what "
-            "a state offers must not depend on the context"
+    numbers, actions = [], []
+    for system in systems:
+        reached = np.zeros(len(system.states), np.bool_) if system.goal is None else system.goal
+        called = [goal if is_goal else name for name, is_goal in zip(system.states, reached)]
+        numbers.append(np.array([state_of.setdefault(str(x), len(state_of)) for x in called]))
+        actions.append(
+            np.array([action_of.setdefault(x, len(action_of)) for x in system.choice_name])
         )
-    context = np.repeat(np.arange(M), [entries.shape[1] for _, entries, _ in parts])
-    row, following = np.concatenate([entries for _, entries, _ in parts], axis=1)
-    probability = np.concatenate([system.probability for system in systems])
-    probability = probability[np.concatenate([kept for _, _, kept in parts])]
-    zero = np.zeros(row.size, np.int64)
-    table = outcomes_from_entries(row, following, zero, context, probability, (M, S, A, 1))
-    sums = row_sums(table, table.probs)
-    off = np.where(sums > 0.0, np.abs(sums - 1.0), 0.0)
-    worst, m = np.unravel_index(int(off.argmax()), off.shape)
-    check_sum(
-        float(sums[worst, m]) or 1.0,
-        f"action {actions[worst % A]!r} of state {names[worst // A]!r:.80} in context "
-        f"{context_names[m]!r}",
+    M, S, A = len(systems), len(state_of), len(action_of)
+    require_memory(8.0 * M * S * A, f"{M:,} contexts of {S:,} states and {A:,} actions")
+    end = state_of.get(str(goal), -1)
+    enabled, bonus = np.zeros((M, S * A), np.bool_), np.zeros((M, S * A))
+    initial, here = np.zeros((M, S)), np.zeros((M, S), np.bool_)
+    entries: list[Integers] = []
+    for m, (system, number, action) in enumerate(zip(systems, numbers, actions)):
+        here[m, number] = True
+        rows = number[system.choice_state] * A + action
+        live = number[system.choice_state] != end
+        enabled[m, rows[live]] = True
+        bonus[m, rows[live]] = system.choice_reward[live]
+        initial[m, number[system.first]] = 1.0 / system.first.size
+        following = number[system.entry_state]
+        entries.append(np.stack([rows[system.entry_choice], following, np.full(following.size, m)]))
+    row, following, context = np.concatenate(entries, axis=1)
+    kept = row // A != end
+    chances = np.concatenate([system.probability for system in systems])[kept]
+    offered = enabled.any(axis=0)
+    lacking = offered & (here.repeat(A, axis=1) & ~enabled)
+    states, labels = list(state_of), list(action_of)
+    if lacking.any():
+        m, k = (int(x) for x in np.argwhere(lacking)[0])
+        other = names.called("context", int(enabled[:, k].argmax()), context_names)
+        raise FormatError(
+            f"state {states[k // A]!r:.80} has action {labels[k % A]!r} in {other}, but not in "
+            f"{names.called('context', m, context_names)}: what a state offers must not tell the "
+            "context"
+        )
+    zero = np.zeros(chances.size, np.int64)
+    table = outcomes_from_entries(
+        row[kept], following[kept], zero, context[kept], chances, (M, S, A, 1)
     )
+    sums = np.where(enabled.T, row_sums(table, table.probs), 1.0)  # (S A, M)
+    k, m = (int(x) for x in np.unravel_index(int(np.abs(sums - 1.0).argmax()), sums.shape))
+    culprit = f"action {labels[k % A]!r} of state {states[k // A]!r:.80}"
+    check_sum(float(sums[k, m]), f"{culprit} in {names.called('context', m, context_names)}")
     # A context that is never in a state does there what the first does that can be.
-    example = np.where(sums > 0.0, np.arange(M), (sums > 0.0).argmax(axis=1)[:, None])
-    probs = np.take_along_axis(
-        table.probs / np.where(sums > 0.0, sums, 1.0)[table.rows()], example[table.rows()], axis=1
-    )
-    bonus = None
-    if goal is None:
-        bonus = np.zeros((M, S * A))
-        for m, (rows, _, _) in enumerate(parts):
-            bonus[m, rows] = systems[m].choice_reward
-        bonus = np.take_along_axis(bonus, example.T, axis=0).reshape(M, S, A)
-    initial = np.zeros((M, S))
-    for m, system in enumerate(systems):
-        begin = [_name(system, x, goal) for x in system.first]
-        initial[m, [state_of[name] for name in begin]] = 1.0 / len(begin)
+    example = np.where(enabled, np.arange(M)[:, None], enabled.argmax(axis=0))
+    probs = (table.probs / sums[table.rows()])[
+        np.arange(table.size)[:, None], example.T[table.rows()]
+    ]
     model = LatentMDP.from_outcomes(
         *table._replace(probs=probs),
         n_states=S,
         reward_values=[0.0],
         reward_model="state-action",
-        allowed=enabled > 0,
+        allowed=offered.reshape(S, A),
         initial=initial,
-        bonus=bonus,
-        context_names=context_names if M > 1 else None,
-        state_names=names,
-        action_names=actions,
+        bonus=np.take_along_axis(bonus, example, axis=0).reshape(M, S, A),
+        context_names=context_names,
+        state_names=states,
+        action_names=labels,
         **others,
     )
-    return model if goal is None else model.reaching(goal)
-
-
-def _name(system: System, x: int, goal: str | None) -> str:
-    return goal if goal is not None and system.goal is not None and system.goal[x] else system.states[x]
-
-
-def _numbered(
-    system: System, goal: str | None, state_of: dict[str, int], action_of: dict[str, int]
-) -> tuple[Integers, Any, Any]:
-    raise NotImplementedError
+    return model if goal is None else model.reaching([end])

@@ -1,0 +1,298 @@
+"""Models of the model checkers Storm and PRISM: PRISM, JANI, DRN and UMB files, through stormpy.
+
+In PRISM and JANI files, constants that the file leaves open are hidden: every combination of their
+values is a context. DRN and UMB files hold one MDP each; a folder of files is one context a file,
+in natural order. What is read is a `transition_systems.System` for each context.
+
+Storm runs in a process of its own, with a limit on memory: it knows no limit on the number of
+states, and a file that it cannot read may end the process that it runs in.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from latentmdp.errors import FormatError
+from latentmdp.io.transition_systems import System, latent_mdp
+from latentmdp.logs import frames
+from latentmdp.model import LatentMDP
+
+SUFFIXES = (".prism", ".nm", ".pm", ".jani", ".drn", ".umb")
+
+_STATE_BYTES = 1024
+"""Memory that Storm may take for each state that is allowed, beside what it needs anyway."""
+
+
+def read(
+    path: Path,
+    *,
+    hidden: Mapping[str, Any] | None = None,
+    goal: str | None = None,
+    reward: str | None = None,
+    horizon: int | None = None,
+    discount: float | None = None,
+    max_states: int = 1_000_000,
+) -> LatentMDP:
+    """The latent MDP of a file, or of a folder with one file for each context.
+
+    Parameters
+    ----------
+    hidden
+        Values of the constants that the file leaves open, by name: one value, or several.
+    goal
+        A label in quotes, or an expression of the file's language: the model is that of `reaching`
+        it, and what satisfies it is one state, called so without the quotes.
+    reward
+        The reward model that is paid, and not seen, where there is no goal.
+    horizon, discount
+        As for `LatentMDP`. Without both there is no end and the discount is 0.95.
+    max_states
+        States of one context, at most.
+    """
+    if find_spec("stormpy") is None:
+        raise FormatError("such a file is read by stormpy: pip install 'latentmdp[storm]'")
+    if horizon is None and discount is None:
+        warnings.warn("no horizon and no discount: no end, and a discount of 0.95", stacklevel=2)
+    paths = _files(path)
+    constants = {
+        name: [values] if isinstance(values, str) or not np.iterable(values) else list(values)
+        for name, values in (hidden or {}).items()
+    }
+    empty = [name for name, values in constants.items() if not values]
+    if empty:
+        raise FormatError(f"hidden gives no value for {empty[0]!r}")
+    contexts: list[tuple[Path, dict[str, Any]]] = [
+        (file, dict(zip(constants, map(_plain, values))))
+        for file in paths
+        for values in product(*constants.values())
+    ]
+    names = [
+        " ".join([file.stem] * (len(paths) > 1) + [f"{n}={v}" for n, v in values.items()])
+        for file, values in contexts
+    ]
+    systems = _built(contexts, goal, reward, max_states)
+    return latent_mdp(
+        systems,
+        names if len(names) > 1 else None,
+        None if goal is None else goal.strip().strip('"'),
+        horizon=horizon,
+        discount=(0.95 if horizon is None else 1.0) if discount is None else discount,
+    )
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path.resolve(strict=True)]
+    files = [file for file in path.iterdir() if file.suffix.lower() in SUFFIXES]
+    if not files:
+        raise FormatError(f"the folder has no file of a model checker ({', '.join(SUFFIXES)})")
+    files.sort(key=lambda file: frames.natural_key(file.name))
+    return [file.resolve() for file in files]
+
+
+def _plain(value: Any) -> Any:
+    """A value of a constant as JSON knows it."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _built(
+    contexts: list[tuple[Path, dict[str, Any]]],
+    goal: str | None,
+    reward: str | None,
+    max_states: int,
+) -> list[System]:
+    """The systems, made by Storm in another process."""
+    with tempfile.TemporaryDirectory() as folder:
+        request = {
+            "contexts": [(str(file), values) for file, values in contexts],
+            "goal": goal,
+            "reward": reward,
+            "max_states": max_states,
+            "target": str(Path(folder, "systems.npz")),
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "latentmdp.io.storm"],
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            last = done.stderr.strip().splitlines()[-1:] or ["Storm ended without a word"]
+            if done.returncode < 0 or "alloc" in last[0] or "MemoryError" in last[0]:
+                last = [
+                    f"Storm needs more memory than {max_states:,} states of a context should: "
+                    "load(path, max_states=...) allows more"
+                ]
+            raise FormatError(last[0])
+        with np.load(request["target"]) as arrays:
+            strings = json.loads(str(arrays["strings"]))
+            return [
+                _system(strings, {k: arrays[f"{m}_{k}"] for k in System._fields if k != "goal"},
+                        arrays[f"{m}_goal"] if goal is not None else None)
+                for m in range(len(contexts))
+            ]  # fmt: skip
+
+
+def _system(strings: list[str], fields: dict[str, Any], goal: Any) -> System:
+    for name in ("states", "choice_name"):
+        fields[name] = [strings[i] for i in fields[name]]
+    return System(**fields, goal=goal)
+
+
+# ---------------------------------------------------------------------- in the process of Storm
+
+
+def _serve() -> None:
+    """Answer one request from the standard input."""
+    request = json.load(sys.stdin)
+    strings: dict[str, int] = {}
+    arrays: dict[str, Any] = {}
+    try:
+        import stormpy
+
+        _limit_memory(request["max_states"] * _STATE_BYTES)
+        for m, (file, values) in enumerate(request["contexts"]):
+            model, goal = _model(stormpy, Path(file), values, request["goal"])
+            if model.nr_states > request["max_states"]:
+                raise FormatError(
+                    f"it has {model.nr_states:,} states: load(path, max_states=...) allows more"
+                )
+            fields = _fields(model, request["reward"], goal is None)
+            for name in ("states", "choice_name"):
+                words = [strings.setdefault(word, len(strings)) for word in fields[name]]
+                fields[name] = np.array(words, np.int64)
+            if goal is not None:
+                fields["goal"] = goal
+            arrays |= {f"{m}_{name}": array for name, array in fields.items()}
+        np.savez(request["target"], strings=np.array(json.dumps(list(strings))), **arrays)
+    except Exception as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        sys.exit(text.removeprefix("WrongFormatException: ")[:400])
+
+
+def _limit_memory(size: int) -> None:
+    try:
+        import resource
+
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + size, resource.RLIM_INFINITY))
+    except (ImportError, OSError, ValueError):  # no such limit on this system
+        pass
+
+
+def _model(stormpy: Any, file: Path, values: dict[str, Any], goal: str | None) -> tuple[Any, Any]:
+    """A model of Storm, and which of its states satisfy the goal."""
+    suffix, wanted = file.suffix.lower(), []
+    if suffix in (".drn", ".umb"):
+        if values:
+            raise FormatError(f"{file.name} has no constants, hidden names {min(values)!r}")
+        if goal is not None:
+            wanted = [stormpy.parse_property(goal)]
+        if suffix == ".umb":
+            model = stormpy.build_model_from_umb(file)
+        else:
+            options = stormpy.io.DirectEncodingParserOptions()
+            options.build_choice_labels = True
+            model = stormpy.build_model_from_drn(file, options=options)
+    else:
+        program = (
+            stormpy.parse_jani_model(file)[0]
+            if suffix == ".jani"
+            else stormpy.parse_prism_program(file, prism_compatibility=True)
+        )
+        open_ = [c.name for c in program.constants if not c.defined]
+        unknown, missing = sorted(set(values) - set(open_)), sorted(set(open_) - set(values))
+        if unknown:
+            raise FormatError(f"hidden names {unknown[0]!r}, which is no open constant of the file")
+        if missing:
+            raise FormatError(
+                f"the constant {missing[0]!r} has no value: hidden={{{missing[0]!r}: [...]}} gives "
+                "it one, or several"
+            )
+        if values:
+            program, _ = stormpy.instantiate_constants(program, values)
+        if goal is not None:
+            wanted = [stormpy.parse_property(goal, program)]
+        model = stormpy.build_model(
+            program, options=stormpy.BuilderOptions(wanted, build_full=True)
+        )
+    if not wanted:
+        return model, None
+    truth = np.zeros(model.nr_states, np.bool_)
+    truth[list(stormpy.model_checking(model, wanted[0]).get_truth_values_vector())] = True
+    return model, truth
+
+
+def _fields(model: Any, reward: str | None, is_paid: bool) -> dict[str, Any]:
+    """The fields of a `System`, without the goal."""
+    matrix, S = model.transition_matrix, model.nr_states
+    first = [matrix.get_row_group_start(x) for x in range(S)]
+    choice_state = np.repeat(np.arange(S), np.diff([*first, matrix.nr_rows]))
+    rows = [[(e.column, e.value) for e in matrix.get_row(c)] for c in range(matrix.nr_rows)]
+    entries = [(c, column, value) for c, row in enumerate(rows) for column, value in row]
+    choice, column, value = zip(*entries)
+    valued = model.state_valuations if model.has_state_valuations() else None
+    return {
+        "states": [str(x) if valued is None else _words(valued.to_string(x)) for x in range(S)],
+        "first": np.array(model.initial_states),
+        "choice_state": choice_state,
+        "choice_name": list(_choice_names(model, choice_state)),
+        "choice_reward": _rewards(model, reward, choice_state) if is_paid else np.zeros(len(rows)),
+        "entry_choice": np.array(choice),
+        "entry_state": np.array(column),
+        "probability": np.array(value, np.float64),
+    }
+
+
+def _words(valuation: str) -> str:
+    """ "[x=1 & y=true]" as "x=1 y=true"."""
+    return " ".join(valuation.strip("[]").replace("&", " ").split())
+
+
+def _choice_names(model: Any, choice_state: Any) -> Iterator[str]:
+    """The labels of the choices; those of a state that have the same are numbered."""
+    labels: list[list[str]] = [[] for _ in choice_state]
+    if model.has_choice_labeling():
+        for label in sorted(model.choice_labeling.get_labels()):
+            if label != "__NOLABEL__":
+                for c in model.choice_labeling.get_choices(label):
+                    labels[c].append(label)
+    taken: dict[tuple[int, str], int] = {}
+    for x, words in zip(choice_state.tolist(), labels):
+        name = "+".join(words) or "choice"
+        taken[x, name] = taken.get((x, name), 0) + 1
+        yield name if taken[x, name] == 1 else f"{name} #{taken[x, name]}"
+
+
+def _rewards(model: Any, reward: str | None, choice_state: Any) -> Any:
+    """What each choice pays."""
+    known = model.reward_models
+    if reward is None and len(known) == 1:
+        reward = next(iter(known))
+    if reward not in known:
+        listed = ", ".join(map(repr, sorted(known))) or "none"
+        raise FormatError(f"say goal= or reward=: the file has the reward models {listed}")
+    paid, rewards = np.zeros(choice_state.size), known[reward]
+    if rewards.has_state_rewards:
+        paid += np.array(rewards.state_rewards)[choice_state]
+    if rewards.has_state_action_rewards:
+        paid += np.array(rewards.state_action_rewards)
+    if rewards.has_transition_rewards:
+        raise FormatError(f"the reward model {reward!r} pays for transitions, which is not read")
+    return paid
+
+
+if __name__ == "__main__":
+    _serve()
