@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
@@ -42,19 +43,34 @@ def one_of(option: str, help: str, *names: str) -> Any:
 readable: dict[str, Any] = {"exists": True, "dir_okay": False, "readable": True}
 """Settings of an argument that is a file to read."""
 
+or_folder: dict[str, Any] = {**readable, "dir_okay": True}
+"""The same, or a folder with one file for each context."""
+
 ModelFile = Annotated[
     Path,
     typer.Argument(
-        metavar="MODEL", help="A model (.npz, .json, .csv, .pomdp, .pomdpx).", **readable
+        metavar="MODEL", help="A model (.npz, .json, .csv, .pomdp, .pomdpx, .prism).", **or_folder
     ),
 ]
 File = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="A model or logs, as `save` wrote it, or a table or POMDP of others.",
-        **readable,
+        help="A model or logs, as `save` wrote it, or a table, POMDP or PRISM model of others.",
+        **or_folder,
     ),
+]
+Hidden = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--hidden",
+        metavar="NAME=VALUES",
+        help="A constant that a PRISM or JANI file leaves open: `N=2..80`, `p=0.1,0.2`.",
+    ),
+]
+Goal = Annotated[
+    str | None,
+    typer.Option("--goal", help="The label in quotes, or the expression, that is to be reached."),
 ]
 Cluster = Annotated[
     str | None,
@@ -169,10 +185,54 @@ class AnyFile:
             "--columns", help="What a table calls its columns: `context=model,state=from,...`."
         ),
     ] = None
+    hidden: Hidden = None
+    goal: Goal = None
 
     def load(self) -> Any:
         """What the file holds; options that the command does not know say how to read it."""
-        return lm.load(self.file, **_named(self.columns), **handed_on(self.context))
+        known = {**_named(self.columns), **_constants(self.hidden, self.goal)}
+        return lm.load(self.file, **known, **handed_on(self.context))
+
+
+@dataclass
+class ModelSource:
+    """A model in a file, and how to read one of a model checker."""
+
+    model: ModelFile
+    hidden: Hidden = None
+    goal: Goal = None
+    horizon: Annotated[
+        int | None, typer.Option("--horizon", min=1, help="Steps, where the file has no end.")
+    ] = None
+    discount: Annotated[
+        float | None, typer.Option("--discount", help="Where a PRISM file has no end.")
+    ] = None
+
+    def load(self) -> lm.LatentMDP:
+        """The model in the file."""
+        given = {"horizon": self.horizon, "discount": self.discount}
+        arguments = {name: value for name, value in given.items() if value is not None}
+        return load_model(self.model, **_constants(self.hidden, self.goal), **arguments)
+
+
+def _constants(hidden: list[str] | None, goal: str | None) -> dict[str, Any]:
+    """`--hidden` and `--goal` as arguments of `load`."""
+    arguments: dict[str, Any] = {} if goal is None else {"goal": goal}
+    for text in hidden or []:
+        name, _, values = text.partition("=")
+        low, dots, high = values.partition("..")
+        try:
+            numbers = (
+                list(range(int(low), int(high) + 1))
+                if dots
+                else [json.loads(value) for value in values.split(",")]
+            )
+        except ValueError:
+            raise typer.BadParameter(
+                f"--hidden {text!r} must look like NAME=2..80 or NAME=0.1,0.2"
+            ) from None
+        arguments.setdefault("hidden", {})[name] = numbers
+    return arguments
 
 
 @dataclass
@@ -360,9 +420,9 @@ def engine_of(cluster: str | None, device: str = "cpu") -> lm.engines.Engine | N
 # -- files ----------------------------------------------------------------------------------------
 
 
-def load_model(path: Path) -> lm.LatentMDP:
+def load_model(path: Path, **arguments: Any) -> lm.LatentMDP:
     """The model in a file; logs are refused."""
-    return lm.io.load_as(lm.LatentMDP, path, "a model")
+    return lm.io.load_as(lm.LatentMDP, path, "a model", **arguments)
 
 
 def mean_return(logs: Logs) -> float:

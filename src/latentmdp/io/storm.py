@@ -11,11 +11,14 @@ states, and a file that it cannot read may end the process that it runs in.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -42,7 +45,7 @@ def read(
     reward: str | None = None,
     horizon: int | None = None,
     discount: float | None = None,
-    max_states: int = 1_000_000,
+    max_states: int = 200_000,
 ) -> LatentMDP:
     """The latent MDP of a file, or of a folder with one file for each context.
 
@@ -179,7 +182,7 @@ def _serve() -> None:
         np.savez(request["target"], strings=np.array(json.dumps(list(strings))), **arrays)
     except Exception as error:
         text = " ".join(str(error).split()) or type(error).__name__
-        sys.exit(text.removeprefix("WrongFormatException: ")[:400])
+        sys.exit(re.sub(r"(\w+Exception: )+", "", text)[:400])
 
 
 def _limit_memory(size: int) -> None:
@@ -204,14 +207,10 @@ def _model(stormpy: Any, file: Path, values: dict[str, Any], goal: str | None) -
             model = stormpy.build_model_from_umb(file)
         else:
             options = stormpy.io.DirectEncodingParserOptions()
-            options.build_choice_labels = True
+            options.build_choice_labeling = True
             model = stormpy.build_model_from_drn(file, options=options)
     else:
-        program = (
-            stormpy.parse_jani_model(file)[0]
-            if suffix == ".jani"
-            else stormpy.parse_prism_program(file, prism_compatibility=True)
-        )
+        program = _program(file)
         open_ = [c.name for c in program.constants if not c.defined]
         unknown, missing = sorted(set(values) - set(open_)), sorted(set(open_) - set(values))
         if unknown:
@@ -235,29 +234,55 @@ def _model(stormpy: Any, file: Path, values: dict[str, Any], goal: str | None) -
     return model, truth
 
 
+@cache
+def _program(file: Path) -> Any:
+    """A file in the language of PRISM or JANI, read once for all contexts."""
+    import stormpy
+
+    if file.suffix.lower() == ".jani":
+        return stormpy.parse_jani_model(file)[0]
+    return stormpy.parse_prism_program(file, prism_compatibility=True)
+
+
 def _fields(model: Any, reward: str | None, is_paid: bool) -> dict[str, Any]:
     """The fields of a `System`, without the goal."""
-    matrix, S = model.transition_matrix, model.nr_states
-    first = [matrix.get_row_group_start(x) for x in range(S)]
-    choice_state = np.repeat(np.arange(S), np.diff([*first, matrix.nr_rows]))
-    rows = [[(e.column, e.value) for e in matrix.get_row(c)] for c in range(matrix.nr_rows)]
-    entries = [(c, column, value) for c, row in enumerate(rows) for column, value in row]
-    choice, column, value = zip(*entries)
+    choices, branches, target, chance = _matrix(model)
+    S = model.nr_states
+    choice_state = np.repeat(np.arange(S), np.diff(choices))
     valued = model.state_valuations if model.has_state_valuations() else None
     return {
         "states": [str(x) if valued is None else _words(valued.to_string(x)) for x in range(S)],
         "first": np.array(model.initial_states),
         "choice_state": choice_state,
         "choice_name": list(_choice_names(model, choice_state)),
-        "choice_reward": _rewards(model, reward, choice_state) if is_paid else np.zeros(len(rows)),
-        "entry_choice": np.array(choice),
-        "entry_state": np.array(column),
-        "probability": np.array(value, np.float64),
+        "choice_reward": _rewards(model, reward, choice_state)
+        if is_paid
+        else np.zeros(choice_state.size),
+        "entry_choice": np.repeat(np.arange(choice_state.size), np.diff(branches)),
+        "entry_state": target,
+        "probability": chance,
     }
 
 
+def _matrix(model: Any) -> list[Any]:
+    """First choice of each state, first branch of each choice; target and chance of branches.
+
+    By way of a UMB archive, which holds them as arrays: stormpy gives them one by one.
+    """
+    import stormpy
+
+    kinds = {"state-to-choices": "<i8", "choice-to-branches": "<i8", "branch-to-target": "<i8"}
+    kinds["branch-to-probability"] = "<f8"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "model.umb")
+        stormpy.io.export_to_umb(model, file)
+        with tarfile.open(file) as archive:
+            members = {name: archive.extractfile(f"{name}.bin") for name in kinds}
+            return [np.frombuffer(f.read(), kinds[n]) for n, f in members.items() if f is not None]
+
+
 def _words(valuation: str) -> str:
-    """ "[x=1 & y=true]" as "x=1 y=true"."""
+    """Values as "x=1 y=true"; Storm writes "[x=1 & y=true]"."""
     return " ".join(valuation.strip("[]").replace("&", " ").split())
 
 

@@ -55,15 +55,19 @@ def latent_mdp(
         reached = np.zeros(len(system.states), np.bool_) if system.goal is None else system.goal
         called = [goal if is_goal else name for name, is_goal in zip(system.states, reached)]
         numbers.append(np.array([state_of.setdefault(str(x), len(state_of)) for x in called]))
-        actions.append(
-            np.array([action_of.setdefault(x, len(action_of)) for x in system.choice_name])
-        )
+        # A label that only the goal has is no action: -1.
+        offers = zip(system.choice_name, reached[system.choice_state])
+        labelled = [
+            -1 if is_goal else action_of.setdefault(x, len(action_of)) for x, is_goal in offers
+        ]
+        actions.append(np.array(labelled))
     M, S, A = len(systems), len(state_of), len(action_of)
     require_memory(8.0 * M * S * A, f"{M:,} contexts of {S:,} states and {A:,} actions")
     end = state_of.get(str(goal), -1)
     enabled, bonus = np.zeros((M, S * A), np.bool_), np.zeros((M, S * A))
     initial, here = np.zeros((M, S)), np.zeros((M, S), np.bool_)
     entries: list[Integers] = []
+    chances: list[Floats] = []
     for m, (system, number, action) in enumerate(zip(systems, numbers, actions)):
         here[m, number] = True
         rows = number[system.choice_state] * A + action
@@ -72,10 +76,12 @@ def latent_mdp(
         bonus[m, rows[live]] = system.choice_reward[live]
         initial[m, number[system.first]] = 1.0 / system.first.size
         following = number[system.entry_state]
-        entries.append(np.stack([rows[system.entry_choice], following, np.full(following.size, m)]))
+        entry = np.stack([rows[system.entry_choice], following, np.full(following.size, m)])
+        kept = live[system.entry_choice]
+        entries.append(entry[:, kept])
+        chances.append(system.probability[kept])
     row, following, context = np.concatenate(entries, axis=1)
-    kept = row // A != end
-    chances = np.concatenate([system.probability for system in systems])[kept]
+    probability = np.concatenate(chances)
     offered = enabled.any(axis=0)
     lacking = offered & (here.repeat(A, axis=1) & ~enabled)
     states, labels = list(state_of), list(action_of)
@@ -87,10 +93,8 @@ def latent_mdp(
             f"{names.called('context', m, context_names)}: what a state offers must not tell the "
             "context"
         )
-    zero = np.zeros(chances.size, np.int64)
-    table = outcomes_from_entries(
-        row[kept], following[kept], zero, context[kept], chances, (M, S, A, 1)
-    )
+    zero = np.zeros(row.size, np.int64)
+    table = outcomes_from_entries(row, following, zero, context, probability, (M, S, A, 1))
     sums = np.where(enabled.T, row_sums(table, table.probs), 1.0)  # (S A, M)
     k, m = (int(x) for x in np.unravel_index(int(np.abs(sums - 1.0).argmax()), sums.shape))
     culprit = f"action {labels[k % A]!r} of state {states[k // A]!r:.80}"

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import Floats, Result, names, read_only
+from latentmdp._util import Flags, Floats, Integers, Result, names
 from latentmdp.errors import TooLargeError
 from latentmdp.logs import History
 from latentmdp.model import LatentMDP, require_model
+from latentmdp.theory import kernels
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SupportPolicy:
     """A policy that looks at the state and at which contexts are still possible.
 
@@ -33,6 +34,9 @@ class SupportPolicy:
 
     model: LatentMDP
     actions: Mapping[tuple[int, bytes], tuple[int, ...]]  # by state and packed set of contexts
+
+    def __repr__(self) -> str:
+        return f"SupportPolicy({len(self.actions)} pairs of a state and a set of contexts)"
 
     def __call__(self, history: History) -> Floats:
         """The probabilities of the actions, (A,)."""
@@ -86,37 +90,96 @@ def almost_surely(
         If more than `max_nodes` pairs would have to be looked at.
     """
     require_model(model)
-    goals = model.state_numbers("goal", goal)
-    from latentmdp.theory import kernels
-
-    table, A = model.outcomes, model.n_actions
-    kind = np.where(model.terminal, kernels.LOST, kernels.UNKNOWN).astype(np.int8)
-    kind[goals] = kernels.WON
-    starts = np.flatnonzero((model.initial > 0.0).any(axis=0))
-    problem = (A, table.starts, table.next_state, _packed(table.probs > 0.0), read_only(kind))
-    at_start = _packed(model.initial[:, starts].T > 0.0)
-    n, lost, state, sets, status, first_edge, edges, blamed = kernels.decide(
-        *problem, starts, at_start, max_nodes
-    )
-    if n < 0:
-        raise TooLargeError(
-            f"more than {max_nodes:,} pairs of a state and a set of contexts would have to be "
-            "looked at: max_nodes=... allows more"
-        )
-    if lost >= 0:
-        reason = _why_not(model, problem, int(starts[lost]), blamed, max_nodes)
-        return AlmostSurely(False, None, reason, int(n))
-    actions = {}
-    for i in np.flatnonzero((status[:n] == kernels.WON) & (first_edge[:n, 0] >= 0)):
-        won = [
-            a
-            for a in range(A)
-            if first_edge[i, a] < first_edge[i, a + 1]
-            and (status[edges[first_edge[i, a] : first_edge[i, a + 1]]] == kernels.WON).all()
-        ]
-        actions[int(state[i]), sets[i].tobytes()] = tuple(won)
+    search = _Search(model, model.state_numbers("goal", goal), max_nodes)
+    for s in np.flatnonzero((model.initial > 0.0).any(axis=0)).tolist():
+        possible = model.initial[:, s] > 0.0
+        if not search.is_won(s, possible):
+            return AlmostSurely(False, None, search.why_not(s, possible), search.n_nodes)
     reason = f"the policy reaches the goal in each of {model.n_contexts} contexts"
-    return AlmostSurely(True, SupportPolicy(model, actions), reason, int(n))
+    return AlmostSurely(True, SupportPolicy(model, search.actions()), reason, search.n_nodes)
+
+
+class _Search:
+    """The nodes that were looked at, and the arrays that the kernels share."""
+
+    def __init__(self, model: LatentMDP, goals: Integers, max_nodes: int) -> None:
+        self.model, self.max_nodes = model, max_nodes
+        table, A, M = model.outcomes, model.n_actions, model.n_contexts
+        kind = np.where(model.terminal, kernels.LOST, kernels.UNKNOWN).astype(np.int8)
+        kind[goals] = kernels.WON
+        # Where nothing was ever said of a context, as in an empirical model, nothing is possible.
+        support = _packed(table.probs > 0.0)
+        self.problem = (A, table.starts, table.next_state, support, kind)
+        W = support.shape[1]
+        self.blamed = np.zeros(W, np.uint64)
+        self.scratch = (np.zeros(M + 2, np.int64), np.full((M + 2, 2), -1), self.blamed)
+        widest = int(np.diff(table.starts[::A]).max())
+        nodes, edges = 1024 + 2 * widest, 4096 + 2 * widest
+        self.graph = kernels.Graph(
+            np.zeros(nodes, np.int32), np.zeros((nodes, W), np.uint64), np.zeros(nodes, np.int8),
+            np.full(nodes, -1, np.int32), np.full((nodes, A + 1), -1), np.zeros(edges, np.int32),
+            np.full(1 << (4 * nodes).bit_length(), -1, np.int32), np.zeros(2, np.int64),
+        )  # fmt: skip
+
+    @property
+    def n_nodes(self) -> int:
+        """Pairs of a state and a set of contexts that were looked at."""
+        return int(self.graph.sizes[0])
+
+    def is_won(self, s: int, possible: Flags) -> bool:
+        """Whether the goal can be reached surely from state s in all of some contexts."""
+        contexts = _packed(possible[None])[0]
+        while True:
+            node = kernels.decide(*self.problem, s, contexts, *self.scratch, self.graph)
+            if node >= 0:
+                return bool(self.graph.status[node] == kernels.WON)
+            self._grow()
+
+    def _grow(self) -> None:
+        """Twice the room."""
+        graph = self.graph
+        if graph.state.size > self.max_nodes:
+            raise TooLargeError(
+                f"more than {self.max_nodes:,} pairs of a state and a set of contexts would have "
+                "to be looked at: max_nodes=... allows more"
+            )
+        larger = [
+            np.concatenate([array, np.full_like(array, fill)])
+            for array, fill in zip(graph[:6], (0, 0, 0, -1, -1, 0))
+        ]
+        larger[3][:] = -1  # a component that was not finished is forgotten
+        slots = np.full(2 * graph.slots.size, -1, np.int32)
+        self.graph = kernels.Graph(*larger, slots, graph.sizes)
+        kernels.fill_slots(self.graph)
+
+    def actions(self) -> dict[tuple[int, bytes], tuple[int, ...]]:
+        """The actions of won nodes after which all nodes are won."""
+        graph, actions = self.graph, {}
+        for i in np.flatnonzero(graph.status[: self.n_nodes] == kernels.WON):
+            cuts = graph.first_edge[i]
+            if cuts[0] >= 0:
+                actions[int(graph.state[i]), graph.contexts[i].tobytes()] = tuple(
+                    a
+                    for a, (begin, end) in enumerate(pairwise(cuts.tolist()))
+                    if begin < end and (graph.status[graph.edges[begin:end]] == kernels.WON).all()
+                )
+        return actions
+
+    def why_not(self, s: int, possible: Flags) -> str:
+        """The context in which the goal is out of reach from the first state s, and why."""
+        model, blamed = self.model, self.blamed.copy()
+        where = names.called("state", s, model.state_names)
+        here = np.flatnonzero(possible).tolist()
+        for m in here:
+            if not self.is_won(s, np.arange(model.n_contexts) == m):
+                context = names.called("context", m, model.context_names)
+                return f"in {context} no policy reaches the goal surely from {where}"
+        stuck = [m for m in here if int(blamed[m // 64]) >> (m % 64) & 1] or here
+        context = names.called("context", stuck[0], model.context_names)
+        return (
+            f"in {context}: in each of the {len(here)} contexts that begin in {where} the goal can "
+            "be reached surely, but no way to it in this one is safe in all that look alike"
+        )
 
 
 def _packed(flags: NDArray[np.bool_]) -> NDArray[np.uint64]:
@@ -125,24 +188,3 @@ def _packed(flags: NDArray[np.bool_]) -> NDArray[np.uint64]:
     padded = np.zeros((n, 64 * -(-M // 64)), np.bool_)
     padded[:, :M] = flags
     return np.packbits(padded, axis=1, bitorder="little").view("<u8").astype(np.uint64)
-
-
-def _why_not(
-    model: LatentMDP, problem: tuple[Any, ...], s: int, blamed: NDArray[np.uint64], most: int
-) -> str:
-    """The context in which the goal is out of reach from the first state s, and why."""
-    from latentmdp.theory import kernels
-
-    here = np.flatnonzero(model.initial[:, s] > 0.0)
-    where = names.called("state", s, model.state_names)
-    for m in here:
-        alone = _packed((np.arange(model.n_contexts) == m)[None])
-        if kernels.decide(*problem, np.array([s]), alone, most)[1] >= 0:
-            context = names.called("context", m, model.context_names)
-            return f"in {context} no policy reaches the goal surely from {where}"
-    stuck = [m for m in here if blamed[m // 64] >> np.uint64(m % 64) & np.uint64(1)]
-    context = names.called("context", stuck[0] if stuck else here[0], model.context_names)
-    return (
-        f"in {context}: in each of the {here.size} contexts that begin in {where} the goal can be "
-        "reached surely, but no way to reach it in this one is safe in all others that look alike"
-    )
