@@ -109,7 +109,7 @@ def test_guessing_again_is_safe_and_guessing_once_is_not():
     once = lm.theory.almost_surely(coin(both=False), "won")
     assert not once.holds
     assert "context 'heads'" in once.reason
-    assert "each of the 2 contexts" in once.reason
+    assert "in each of 2 contexts" in once.reason
 
 
 def test_a_context_in_which_it_is_hopeless_is_named():

@@ -25,6 +25,7 @@ node that nothing leaves and that pays nothing is terminal.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -150,21 +151,19 @@ class _Groups(NamedTuple):
 
 
 def _grouped(pomdp: Pomdp) -> _Groups:
-    events, A = pomdp.events, pomdp.n_actions
-    Y = len(pomdp.observation_names)
+    events, A, Y = pomdp.events, pomdp.n_actions, len(pomdp.observation_names)
     sight = pomdp.part(visible=True)[events.next_state] * Y + events.observation
     row = events.state * A + events.action
     order = np.lexsort((events.next_state, sight, row))
     row, sight = row[order], sight[order]
     new = np.append(True, (np.diff(row) != 0) | (np.diff(sight) != 0))[: row.size]
     group = np.cumsum(new) - 1
-    undetermined = np.bincount(group) > 1
-    return _Groups(take(events, order), group, undetermined)
+    return _Groups(take(events, order), group, np.bincount(group) > 1)
 
 
-def _with_ends(pomdp: Pomdp) -> Pomdp:
+def _with_ends(pomdp: Pomdp, groups: _Groups) -> Pomdp:
     """Where the hidden state is drawn anew as at the start, the episode ends."""
-    events, group, undetermined = _grouped(pomdp)
+    events, group, undetermined = groups
     seen = pomdp.part(visible=True)
     share = pomdp.first / np.maximum(np.bincount(seen, pomdp.first), 1e-300)[seen]
     total = np.bincount(group, events.probability)
@@ -203,9 +202,9 @@ def _with_ends(pomdp: Pomdp) -> Pomdp:
     )
 
 
-def _with_draws(pomdp: Pomdp) -> Pomdp:
+def _with_draws(pomdp: Pomdp, groups: _Groups) -> Pomdp:
     """A first state that is left for ever, whatever is done, as a draw before the episode."""
-    events, group, undetermined = _grouped(pomdp)
+    events, group, undetermined = groups
     open_ = np.unique(events.state[undetermined[group]])
     entered = np.isin(open_, events.next_state)
     drawn = open_[(pomdp.first[open_] > 0.0) & ~entered]
@@ -238,12 +237,12 @@ def _with_draws(pomdp: Pomdp) -> Pomdp:
     )
 
 
-def _require_determined(pomdp: Pomdp) -> Integers:
+def _require_determined(pomdp: Pomdp, groups: _Groups) -> Integers:
     """The states that can be reached, in the order of a search; refused where one is not known."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order
 
-    events, group, undetermined = _grouped(pomdp)
+    events, group, undetermined = groups
     X, begin = pomdp.first.size, np.flatnonzero(pomdp.first)
     # One more state, X, from which the first ones follow.
     rows = np.append(events.state, np.full(begin.size, X))
@@ -306,13 +305,20 @@ def _reached(pomdp: Pomdp, order: Integers) -> _Problem:
         first=pomdp.first[order] / pomdp.first[order].sum(),
         events=events._replace(probability=events.probability / totals[row]),
     )
-    if (totals == 0.0).any():
-        x, a = divmod(int(np.argmax(totals == 0.0)), A)
+    # What is possible is seen: states with the same visible part have the same actions.
+    looks, look = np.unique(pomdp.part(visible=True), return_inverse=True)
+    offered = np.zeros((looks.size, A), np.bool_)
+    offered[look.ravel()[events.state], events.action] = True
+    missing = offered[look.ravel()] & (totals == 0.0).reshape(X, A)
+    if missing.any():
+        x, a = (int(i) for i in np.argwhere(missing)[0])
         raise FormatError(
-            f"nothing follows action {pomdp.action_names[a]} in {pomdp.state_name(x)}"
+            f"nothing follows action {pomdp.action_names[a]} in {pomdp.state_name(x)}, but in "
+            "other states that look the same"
         )
-    seen = np.stack([pomdp.part(visible=True)[events.next_state], events.observation])
-    sights, sight = np.unique(seen, axis=1, return_inverse=True)
+    Y = len(pomdp.observation_names)
+    seen = pomdp.part(visible=True)[events.next_state] * Y + events.observation
+    sights, sight = np.unique(seen, return_inverse=True)
     context = np.full(X, -1)
     begin = np.flatnonzero(pomdp.first)
     hidden = pomdp.part(visible=False)[begin]
@@ -322,7 +328,7 @@ def _reached(pomdp: Pomdp, order: Integers) -> _Problem:
         hidden = np.arange(begin.size)
     _, context[begin] = np.unique(hidden, return_inverse=True)
     starts = np.searchsorted(row, np.arange(X * A + 1))
-    return _Problem(pomdp, starts, sight.ravel(), sights, context)
+    return _Problem(pomdp, starts, sight.ravel(), np.stack(np.divmod(sights, Y)), context)
 
 
 class _Nodes(NamedTuple):
@@ -406,8 +412,12 @@ def latent_mdp(pomdp: Pomdp, horizon: int | None, max_states: int) -> LatentMDP:
         raise FormatError(
             "its discount is 1, so it needs an end: load(path, horizon=...) gives it one"
         )
-    pomdp = _with_draws(_with_ends(pomdp))
-    problem = _reached(pomdp, _require_determined(pomdp))
+    groups = _grouped(pomdp)
+    for reading in (_with_ends, _with_draws):
+        if groups.undetermined.any():
+            pomdp = reading(pomdp, groups)
+            groups = _grouped(pomdp)
+    problem = _reached(pomdp, _require_determined(pomdp, groups))
     return _model(problem, _nodes(problem, max_states), horizon)
 
 
@@ -460,7 +470,7 @@ def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
     begin[:, number.ravel()[: nodes.first.size]] = initial
     next_state = arrival[order][new][position].astype(np.int32)
     table = Outcomes(starts, next_state, np.zeros(position.size, np.int32), probs)
-    allowed = np.repeat(~terminal[pairs[0]][:, None], A, axis=1)
+    allowed = counts[pairs[0]] > 0
     others = {
         "horizon": horizon,
         "discount": pomdp.discount,
@@ -521,7 +531,11 @@ def _groups(
     chance = np.append(problem.pomdp.first, 0.0)[first]  # (k, M)
     columns = np.ascontiguousarray(nodes.vectors[reached & entered].T)
     group = np.empty(columns.shape[0], np.int64)
-    G = kernels.join_contexts(columns, group)
+    if any(v.is_visible for v in problem.pomdp.variables):  # contexts are what the file says
+        G = group.size
+        group[:] = np.arange(G)
+    else:
+        G = kernels.join_contexts(columns, group)
     joint = np.stack([np.bincount(group, part, G) for part in chance], axis=1)
     weights = joint.sum(axis=1)
     mixed_as = np.full(len(nodes.vectors), -1)
@@ -552,38 +566,41 @@ def _context_names(problem: _Problem, group: Integers) -> list[str] | None:
 def _state_names(
     problem: _Problem, nodes: _Nodes, pairs: Integers, live: Flags
 ) -> list[str] | None:
-    """What is seen in each state: the visible part, what is known of the hidden part, the sight.
+    """What is seen in each state: the visible part and, where it is part of the state, the sight.
 
-    Where nothing is visible, the observation that always and only comes with a node is its name.
+    Nodes that look the same are told apart by what is known of the hidden part. Where nothing is
+    visible, the observation that always and only comes with a node is its name.
     """
-    pomdp = problem.pomdp
-    member = nodes.vectors.max(axis=1)
-    vectors = np.where(nodes.vectors < 0, member[:, None], nodes.vectors)
-    parts: list[NDArray[Any]] = []
-    begin = np.flatnonzero(pomdp.first)
-    for variable in sorted(pomdp.variables, key=lambda v: not v.is_visible):
-        column = variable.column[vectors]
-        known = (column == column[:, :1]).all(axis=1)
-        if not variable.is_visible and np.unique(variable.column[begin]).size == 1:
-            known &= column[:, 0] != variable.column[begin[0]]  # no news
-        label = f"{variable.name}=" if variable.name and not variable.is_visible else ""
-        called = np.array([label + value for value in variable.values], object)
-        parts.append(np.where(known, called[column[:, 0]], ""))
-    names = [" ".join(filter(None, row)) for row in zip(*parts)]
-    if not any(v.is_visible for v in pomdp.variables):
-        links = np.unique(np.stack([nodes.target[live], nodes.seen[live]]), axis=1)
-        once = np.bincount(links[0], minlength=len(names))[links[0]] == 1
-        once &= np.bincount(links[1], minlength=problem.sights.shape[1])[links[1]] == 1
-        for i, y in links[:, once].T:
-            names[i] = names[i] or pomdp.observation_names[problem.sights[1, y]]
-        for i in nodes.first:
-            names[i] = names[i] or "begin"
-    taken: dict[str, int] = {}
+    pomdp, observed = problem.pomdp, problem.pomdp.observation_names
+    anyone = nodes.vectors.max(axis=1)[:, None]
+    vectors = np.where(nodes.vectors < 0, anyone, nodes.vectors)
+    looks, known = _words_of(pomdp, vectors, True), _words_of(pomdp, vectors, False)
+    count = Counter(looks[i] for i in np.unique(pairs[0]))
+    names = [f"{a} {b}".strip() if count[a] > 1 or not a else a for a, b in zip(looks, known)]
+    links = np.unique(np.stack([nodes.target[live], nodes.seen[live]]), axis=1)
+    once = np.bincount(links[0], minlength=len(names))[links[0]] == 1
+    once &= np.bincount(links[1], minlength=problem.sights.shape[1])[links[1]] == 1
+    for i, y in links[:, once].T:
+        names[i] = names[i] or observed[problem.sights[1, y]]
+    taken: Counter[str] = Counter()
     distinct = []
     for i, y in pairs.T:
-        name = names[i]
-        if y >= 0:
-            name = f"{name} {pomdp.observation_names[problem.sights[1, y]]}".strip()
-        taken[name] = taken.get(name, 0) + 1
+        name = names[i] or ("begin" if i in nodes.first else "node")
+        name += f" {observed[problem.sights[1, y]]}" if y >= 0 else ""
+        taken[name] += 1
         distinct.append(name if taken[name] == 1 else f"{name} #{taken[name]}")
     return distinct_names(distinct)
+
+
+def _words_of(pomdp: Pomdp, vectors: Integers, visible: bool) -> list[str]:
+    """What the visible parts of nodes are called, or what is known of the hidden ones."""
+    begin, words = np.flatnonzero(pomdp.first), [[""] * len(vectors)]
+    for variable in (v for v in pomdp.variables if v.is_visible == visible):
+        column = variable.column[vectors]
+        known = (column == column[:, :1]).all(axis=1)
+        if not visible and np.unique(variable.column[begin]).size == 1:
+            known &= column[:, 0] != variable.column[begin[0]]  # no news
+        label = f"{variable.name}=" if variable.name and not visible else ""
+        called = np.array([label + value for value in variable.values], object)
+        words.append(np.where(known, called[column[:, 0]], "").tolist())
+    return [" ".join(filter(None, row)) for row in zip(*words)]

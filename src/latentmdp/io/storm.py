@@ -2,7 +2,10 @@
 
 In PRISM and JANI files, constants that the file leaves open are hidden: every combination of their
 values is a context. DRN and UMB files hold one MDP each; a folder of files is one context a file,
-in natural order. What is read is a `transition_systems.System` for each context.
+in natural order. States and actions of different contexts are the same if they have the same name,
+so that contexts may reach different states. All of them together are a POMDP in which the context
+is hidden and the state is visible, or, in POMDPs of PRISM, what is observed of it
+(`determined_pomdp`). What satisfies the goal is one state of that name, where the episode ends.
 
 Storm runs in a process of its own, with a limit on memory: it knows no limit on the number of
 states, and a file that it cannot read may end the process that it runs in.
@@ -17,17 +20,18 @@ import sys
 import tarfile
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from latentmdp._util import Flags, Floats, Integers
 from latentmdp.errors import FormatError
-from latentmdp.io.transition_systems import System, latent_mdp
+from latentmdp.io.determined_pomdp import Events, Pomdp, Variable, check_sum, latent_mdp
 from latentmdp.logs import frames
 from latentmdp.model import LatentMDP
 
@@ -85,13 +89,73 @@ def read(
         for file, values in contexts
     ]
     systems = _built(contexts, goal, reward, max_states)
-    return latent_mdp(
-        systems,
-        names if len(names) > 1 else None,
-        None if goal is None else goal.strip().strip('"'),
-        horizon=horizon,
-        discount=(0.95 if horizon is None else 1.0) if discount is None else discount,
+    end = None if goal is None else goal.strip().strip('"')
+    if discount is None:
+        discount = 0.95 if horizon is None else 1.0
+    model = latent_mdp(joined(systems, names, end, discount), horizon, len(systems) * max_states)
+    return model if end is None else model.reaching(end)
+
+
+class System(NamedTuple):
+    """One context as an explicit MDP: choices of states, and the entries of what follows them."""
+
+    states: Any  # (S,) names
+    seen: Any  # (S,) names of what is seen: the states, or what is observed of them
+    first: Integers  # states in which an episode may begin
+    choice_state: Integers  # (C,)
+    choice_name: Any  # (C,)
+    choice_reward: Floats  # (C,)
+    entry_choice: Integers  # (n,)
+    entry_state: Integers  # (n,): the next state
+    probability: Floats  # (n,)
+    goal: Flags  # (S,)
+
+
+def joined(
+    systems: Sequence[System], names: Sequence[str], goal: str | None, discount: float
+) -> Pomdp:
+    """The POMDP whose hidden part is the context; what satisfies the goal is called `goal`."""
+    sizes = [len(system.states) for system in systems]
+    offset = np.cumsum([0, *sizes])
+    reached, states, seen, choices, rewards, probability = (
+        np.concatenate([np.asarray(getattr(system, name)) for system in systems])
+        for name in ("goal", "states", "seen", "choice_name", "choice_reward", "probability")
     )
+    owner, entry, following = (
+        np.concatenate([getattr(system, name) + o for system, o in zip(systems, first)])
+        for name, first in (
+            ("choice_state", offset),
+            ("entry_choice", np.cumsum([0, *(len(system.choice_name) for system in systems)])),
+            ("entry_state", offset),
+        )
+    )
+    labels, action = np.unique(choices[~reached[owner]], return_inverse=True)
+    numbers = np.zeros(choices.size, np.int64)
+    numbers[~reached[owner]] = action.ravel()
+    sums = np.bincount(entry, probability, choices.size)
+    worst = int(np.abs(sums - 1.0).argmax())
+    context = np.repeat(np.arange(len(systems)), sizes)
+    where = f"state '{states[owner[worst]]}' of context {names[context[owner[worst]]]!r}"
+    check_sum(float(sums[worst]), f"action '{choices[worst]}' in {where}")
+    first = np.zeros(offset[-1])
+    for system, o in zip(systems, offset):
+        first[system.first + o] = 1.0 / (len(systems) * len(system.first))
+    # A goal is left by nothing, so that it is an end.
+    A, ends, kept = labels.size, np.flatnonzero(reached), ~reached[owner[entry]]
+    x, n = np.append(owner[entry][kept], ends.repeat(A)), np.append(following[kept], ends.repeat(A))
+    a = np.append(numbers[entry][kept], np.tile(np.arange(A), ends.size))
+    chance = np.append(probability[kept], np.ones(ends.size * A))
+    paid = np.append(rewards[entry][kept], np.zeros(ends.size * A))
+    columns = (np.unique(np.where(reached, goal, c), return_inverse=True) for c in (seen, states))
+    (looks, look), (known, state) = columns
+    variables = [
+        Variable("", looks.tolist(), look.ravel(), True),
+        Variable("context", names, context, False),
+    ]
+    if known.size > looks.size:
+        variables.append(Variable("state", known.tolist(), state.ravel(), False))
+    events = Events(x, a, n, np.zeros(x.size, np.int64), chance, paid)
+    return Pomdp(discount, A, labels.tolist(), [""], variables, first, events)
 
 
 def _files(path: Path) -> list[Path]:
@@ -140,18 +204,10 @@ def _built(
                 ]
             raise FormatError(last[0])
         with np.load(request["target"]) as arrays:
-            strings = json.loads(str(arrays["strings"]))
             return [
-                _system(strings, {k: arrays[f"{m}_{k}"] for k in System._fields if k != "goal"},
-                        arrays[f"{m}_goal"] if goal is not None else None)
+                System(*(arrays[f"{m}_{name}"] for name in System._fields))
                 for m in range(len(contexts))
-            ]  # fmt: skip
-
-
-def _system(strings: list[str], fields: dict[str, Any], goal: Any) -> System:
-    for name in ("states", "choice_name"):
-        fields[name] = [strings[i] for i in fields[name]]
-    return System(**fields, goal=goal)
+            ]
 
 
 # ---------------------------------------------------------------------- in the process of Storm
@@ -160,7 +216,6 @@ def _system(strings: list[str], fields: dict[str, Any], goal: Any) -> System:
 def _serve() -> None:
     """Answer one request from the standard input."""
     request = json.load(sys.stdin)
-    strings: dict[str, int] = {}
     arrays: dict[str, Any] = {}
     try:
         import stormpy
@@ -172,14 +227,9 @@ def _serve() -> None:
                 raise FormatError(
                     f"it has {model.nr_states:,} states: load(path, max_states=...) allows more"
                 )
-            fields = _fields(model, request["reward"], goal is None)
-            for name in ("states", "choice_name"):
-                words = [strings.setdefault(word, len(strings)) for word in fields[name]]
-                fields[name] = np.array(words, np.int64)
-            if goal is not None:
-                fields["goal"] = goal
-            arrays |= {f"{m}_{name}": array for name, array in fields.items()}
-        np.savez(request["target"], strings=np.array(json.dumps(list(strings))), **arrays)
+            system = _system(model, request["reward"], goal)
+            arrays |= {f"{m}_{name}": array for name, array in system._asdict().items()}
+        np.savez(request["target"], **arrays)
     except Exception as error:
         text = " ".join(str(error).split()) or type(error).__name__
         sys.exit(re.sub(r"(\w+Exception: )+", "", text)[:400])
@@ -244,24 +294,25 @@ def _program(file: Path) -> Any:
     return stormpy.parse_prism_program(file, prism_compatibility=True)
 
 
-def _fields(model: Any, reward: str | None, is_paid: bool) -> dict[str, Any]:
-    """The fields of a `System`, without the goal."""
+def _system(model: Any, reward: str | None, goal: Any) -> System:
     choices, branches, target, chance = _matrix(model)
-    S = model.nr_states
+    S, valued = model.nr_states, model.has_state_valuations() and model.state_valuations
     choice_state = np.repeat(np.arange(S), np.diff(choices))
-    valued = model.state_valuations if model.has_state_valuations() else None
-    return {
-        "states": [str(x) if valued is None else _words(valued.to_string(x)) for x in range(S)],
-        "first": np.array(model.initial_states),
-        "choice_state": choice_state,
-        "choice_name": list(_choice_names(model, choice_state)),
-        "choice_reward": _rewards(model, reward, choice_state)
-        if is_paid
+    states = np.array([_words(valued.to_string(x)) if valued else str(x) for x in range(S)])
+    return System(
+        states=states,
+        seen=np.array(model.observations).astype(str) if model.is_partially_observable else states,
+        first=np.array(model.initial_states),
+        choice_state=choice_state,
+        choice_name=np.array(list(_choice_names(model, choice_state))),
+        choice_reward=_rewards(model, reward, choice_state)
+        if goal is None
         else np.zeros(choice_state.size),
-        "entry_choice": np.repeat(np.arange(choice_state.size), np.diff(branches)),
-        "entry_state": target,
-        "probability": chance,
-    }
+        entry_choice=np.repeat(np.arange(choice_state.size), np.diff(branches)),
+        entry_state=target,
+        probability=chance,
+        goal=np.zeros(S, np.bool_) if goal is None else goal,
+    )
 
 
 def _matrix(model: Any) -> list[Any]:

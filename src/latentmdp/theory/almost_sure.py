@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import Flags, Floats, Integers, Result, names
+from latentmdp._util import Floats, Integers, Result, names
 from latentmdp.errors import TooLargeError
 from latentmdp.logs import History
 from latentmdp.model import LatentMDP, require_model
@@ -92,9 +92,12 @@ def almost_surely(
     require_model(model)
     search = _Search(model, model.state_numbers("goal", goal), max_nodes)
     for s in np.flatnonzero((model.initial > 0.0).any(axis=0)).tolist():
-        possible = model.initial[:, s] > 0.0
-        if not search.is_won(s, possible):
-            return AlmostSurely(False, None, search.why_not(s, possible), search.n_nodes)
+        possible = np.flatnonzero(model.initial[:, s] > 0.0)
+        # What is lost for some contexts is lost for all, and few are decided sooner.
+        for size in [*(2**k for k in range(possible.size.bit_length())), possible.size]:
+            if not search.is_won(s, possible[:size]):
+                reason = search.why_not(s, possible[:size])
+                return AlmostSurely(False, None, reason, search.n_nodes)
     reason = f"the policy reaches the goal in each of {model.n_contexts} contexts"
     return AlmostSurely(True, SupportPolicy(model, search.actions()), reason, search.n_nodes)
 
@@ -126,9 +129,9 @@ class _Search:
         """Pairs of a state and a set of contexts that were looked at."""
         return int(self.graph.sizes[0])
 
-    def is_won(self, s: int, possible: Flags) -> bool:
+    def is_won(self, s: int, possible: Integers) -> bool:
         """Whether the goal can be reached surely from state s in all of some contexts."""
-        contexts = _packed(possible[None])[0]
+        contexts = _packed(np.isin(np.arange(self.model.n_contexts), possible)[None])[0]
         while True:
             node = kernels.decide(*self.problem, s, contexts, *self.scratch, self.graph)
             if node >= 0:
@@ -143,12 +146,13 @@ class _Search:
                 f"more than {self.max_nodes:,} pairs of a state and a set of contexts would have "
                 "to be looked at: max_nodes=... allows more"
             )
+        full = (2 * graph.sizes > (graph.state.size, graph.edges.size)).repeat((5, 1))
         larger = [
-            np.concatenate([array, np.full_like(array, fill)])
-            for array, fill in zip(graph[:6], (0, 0, 0, -1, -1, 0))
+            np.concatenate([array, np.full_like(array, fill)]) if is_full else array
+            for array, fill, is_full in zip(graph[:6], (0, 0, 0, -1, -1, 0), full)
         ]
         larger[3][:] = -1  # a component that was not finished is forgotten
-        slots = np.full(2 * graph.slots.size, -1, np.int32)
+        slots = np.full(1 << (4 * larger[0].size).bit_length(), -1, np.int32)
         self.graph = kernels.Graph(*larger, slots, graph.sizes)
         kernels.fill_slots(self.graph)
 
@@ -165,20 +169,20 @@ class _Search:
                 )
         return actions
 
-    def why_not(self, s: int, possible: Flags) -> str:
+    def why_not(self, s: int, possible: Integers) -> str:
         """The context in which the goal is out of reach from the first state s, and why."""
         model, blamed = self.model, self.blamed.copy()
         where = names.called("state", s, model.state_names)
-        here = np.flatnonzero(possible).tolist()
+        here = possible.tolist()
         for m in here:
-            if not self.is_won(s, np.arange(model.n_contexts) == m):
+            if not self.is_won(s, np.array([m])):
                 context = names.called("context", m, model.context_names)
                 return f"in {context} no policy reaches the goal surely from {where}"
         stuck = [m for m in here if int(blamed[m // 64]) >> (m % 64) & 1] or here
         context = names.called("context", stuck[0], model.context_names)
         return (
-            f"in {context}: in each of the {len(here)} contexts that begin in {where} the goal can "
-            "be reached surely, but no way to it in this one is safe in all that look alike"
+            f"in {context}: from {where} the goal can be reached surely in each of {len(here)} "
+            "contexts, but no way to it in this one is safe in all of them that look alike"
         )
 
 
