@@ -157,8 +157,9 @@ def _grouped(pomdp: Pomdp) -> _Groups:
     order = np.lexsort((events.next_state, sight, row))
     row, sight = row[order], sight[order]
     new = np.append(True, (np.diff(row) != 0) | (np.diff(sight) != 0))[: row.size]
-    group = np.cumsum(new) - 1
-    return _Groups(take(events, order), group, np.bincount(group) > 1)
+    group, ordered = np.cumsum(new) - 1, take(events, order)
+    differs = ~new & np.append(True, np.diff(ordered.next_state) != 0)[: row.size]
+    return _Groups(ordered, group, np.bincount(group, differs) > 0)
 
 
 def _with_ends(pomdp: Pomdp, groups: _Groups) -> Pomdp:

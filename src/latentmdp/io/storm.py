@@ -140,8 +140,14 @@ def joined(
     first = np.zeros(offset[-1])
     for system, o in zip(systems, offset):
         first[system.first + o] = 1.0 / (len(systems) * len(system.first))
-    # A goal is left by nothing, so that it is an end.
-    A, ends, kept = labels.size, np.flatnonzero(reached), ~reached[owner[entry]]
+    # The goals of a context are one state, which nothing leaves, so that it is an end.
+    goals = np.flatnonzero(reached)
+    if goal is not None and not goals.size:
+        raise FormatError(f"{goal!r} is reached in no context")
+    _, lead, of_goal = np.unique(context[goals], return_index=True, return_inverse=True)
+    leader, ends = np.arange(offset[-1]), goals[lead]
+    leader[goals] = ends[of_goal.ravel()]
+    A, kept, following = labels.size, ~reached[owner[entry]], leader[following]
     x, n = np.append(owner[entry][kept], ends.repeat(A)), np.append(following[kept], ends.repeat(A))
     a = np.append(numbers[entry][kept], np.tile(np.arange(A), ends.size))
     chance = np.append(probability[kept], np.ones(ends.size * A))
@@ -155,7 +161,8 @@ def joined(
     if known.size > looks.size:
         variables.append(Variable("state", known.tolist(), state.ravel(), False))
     events = Events(x, a, n, np.zeros(x.size, np.int64), chance, paid)
-    return Pomdp(discount, A, labels.tolist(), [""], variables, first, events)
+    start = np.bincount(leader, first, first.size)
+    return Pomdp(discount, A, labels.tolist(), [""], variables, start, events)
 
 
 def _files(path: Path) -> list[Path]:
@@ -220,7 +227,7 @@ def _serve() -> None:
     try:
         import stormpy
 
-        _limit_memory(request["max_states"] * _STATE_BYTES)
+        _limit_memory((1 << 26) + request["max_states"] * _STATE_BYTES)
         for m, (file, values) in enumerate(request["contexts"]):
             model, goal = _model(stormpy, Path(file), values, request["goal"])
             if model.nr_states > request["max_states"]:
