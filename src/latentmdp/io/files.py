@@ -76,12 +76,15 @@ def load(path: PathLike, **arguments: Any) -> Any:
     path
         A .npz or .json file that `save` wrote; a .parquet file, also a foreign one that is a long
         table of logs or of a model; a .csv file, likewise; a .pomdp or .pomdpx file, if it is a
-        latent MDP: everything hidden stays as it is.
+        latent MDP: everything hidden follows from how an episode began and from what was seen; a
+        .prism, .jani, .drn or .umb file, or a folder with one for each context, through stormpy.
     arguments
         For tables of logs those of `Trajectories.from_table`; for those of models
         `LatentMDP.from_table`: without `horizon` and `discount` the model has no end and the
         discount 0.95, and a warning says so. For .pomdp and .pomdpx `horizon`: without it the
-        model has no end. For a session `policy` and `model`, which it otherwise finds by itself.
+        model has no end, and `max_states` of the model. For models of Storm see
+        `latentmdp.io.storm.read`: `hidden`, `goal`, `reward`, `horizon`, `discount`, `max_states`.
+        For a session `policy` and `model`, which it otherwise finds by itself.
 
     Raises
     ------
