@@ -152,17 +152,21 @@ def joined(
     a = np.append(numbers[entry][kept], np.tile(np.arange(A), ends.size))
     chance = np.append(probability[kept], np.ones(ends.size * A))
     paid = np.append(rewards[entry][kept], np.zeros(ends.size * A))
-    columns = (np.unique(np.where(reached, goal, c), return_inverse=True) for c in (seen, states))
-    (looks, look), (known, state) = columns
-    variables = [
-        Variable("", looks.tolist(), look.ravel(), True),
-        Variable("context", names, context, False),
-    ]
-    if known.size > looks.size:
-        variables.append(Variable("state", known.tolist(), state.ravel(), False))
+    (looks, look), (known, state) = (_coded(c, reached, goal) for c in (seen, states))
+    variables = [Variable("", looks, look, True), Variable("context", names, context, False)]
+    if len(known) > len(looks):
+        variables.append(Variable("state", known, state, False))
     events = Events(x, a, n, np.zeros(x.size, np.int64), chance, paid)
     start = np.bincount(leader, first, first.size)
     return Pomdp(discount, A, labels.tolist(), [""], variables, start, events)
+
+
+def _coded(words: Any, reached: Flags, goal: str | None) -> tuple[list[str], Integers]:
+    """Distinct names, and the number of each word among them; the goal has one name."""
+    number: dict[str, int] = {}
+    called = (str(goal) if end else word for word, end in zip(words.tolist(), reached.tolist()))
+    codes = np.array([number.setdefault(word, len(number)) for word in called])
+    return list(number), codes
 
 
 def _files(path: Path) -> list[Path]:
@@ -193,7 +197,7 @@ def _built(
             "goal": goal,
             "reward": reward,
             "max_states": max_states,
-            "target": str(Path(folder, "systems.npz")),
+            "folder": folder,
         }
         done = subprocess.run(
             [sys.executable, "-m", "latentmdp.io.storm"],
@@ -210,11 +214,11 @@ def _built(
                     "load(path, max_states=...) allows more"
                 ]
             raise FormatError(last[0])
-        with np.load(request["target"]) as arrays:
-            return [
-                System(*(arrays[f"{m}_{name}"] for name in System._fields))
-                for m in range(len(contexts))
-            ]
+        systems = []
+        for m in range(len(contexts)):
+            with np.load(Path(folder, f"{m}.npz")) as arrays:
+                systems.append(System(**arrays))
+        return systems
 
 
 # ---------------------------------------------------------------------- in the process of Storm
@@ -223,7 +227,6 @@ def _built(
 def _serve() -> None:
     """Answer one request from the standard input."""
     request = json.load(sys.stdin)
-    arrays: dict[str, Any] = {}
     try:
         import stormpy
 
@@ -235,8 +238,7 @@ def _serve() -> None:
                     f"it has {model.nr_states:,} states: load(path, max_states=...) allows more"
                 )
             system = _system(model, request["reward"], goal)
-            arrays |= {f"{m}_{name}": array for name, array in system._asdict().items()}
-        np.savez(request["target"], **arrays)
+            np.savez(Path(request["folder"], f"{m}.npz"), **system._asdict())
     except Exception as error:
         text = " ".join(str(error).split()) or type(error).__name__
         sys.exit(re.sub(r"(\w+Exception: )+", "", text)[:400])

@@ -118,7 +118,7 @@ class _Search:
         self.scratch = (np.zeros(M + 2, np.int64), np.full((M + 2, 2), -1), self.blamed)
         widest = int(np.diff(table.starts[::A]).max())
         nodes, edges = 1024 + 2 * widest, 4096 + 2 * widest
-        self.graph = kernels.Graph(
+        self.graph = kernels.SupportGraph(
             np.zeros(nodes, np.int32), np.zeros((nodes, W), np.uint64), np.zeros(nodes, np.int8),
             np.full(nodes, -1, np.int32), np.full((nodes, A + 1), -1), np.zeros(edges, np.int32),
             np.full(1 << (4 * nodes).bit_length(), -1, np.int32), np.zeros(2, np.int64),
@@ -153,7 +153,7 @@ class _Search:
         ]
         larger[3][:] = -1  # a component that was not finished is forgotten
         slots = np.full(1 << (4 * larger[0].size).bit_length(), -1, np.int32)
-        self.graph = kernels.Graph(*larger, slots, graph.sizes)
+        self.graph = kernels.SupportGraph(*larger, slots, graph.sizes)
         kernels.fill_slots(self.graph)
 
     def actions(self) -> dict[tuple[int, bytes], tuple[int, ...]]:

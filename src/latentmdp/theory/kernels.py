@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 UNKNOWN, WON, LOST = range(3)
 
 
-class Graph(NamedTuple):
+class SupportGraph(NamedTuple):
     """The nodes found so far, with room for more."""
 
     state: NDArray[np.int32]
