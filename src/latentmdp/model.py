@@ -556,18 +556,15 @@ class LatentMDP(Fielded):
 
     def state_numbers(self, what: str, states: ArrayLike | str) -> Integers:
         """The numbers of states given by name or number, one or several; `what` is the argument."""
-        several = states if isinstance(states, list | tuple) or np.ndim(states) else [states]
-        words = names.listing(what, several)
-        if words.dtype.kind == "b":
-            if words.shape != (self.n_states,):
-                raise ValueError(f"{what} as flags must have {self.n_states} entries")
-            return np.flatnonzero(words)
-        # Model checkers write labels with quotes.
-        plain = [word.strip('"') if isinstance(word, str) else word for word in words.tolist()]
-        return np.array(
-            [names.to_index(what, word, self.state_names, self.n_states) for word in plain],
-            np.int64,
-        )
+        words: Any = (
+            states.strip('"') if isinstance(states, str) else states
+        )  # as labels are written
+        several = np.atleast_1d(names.listing(what, words))
+        if several.dtype.kind == "b" and several.size == self.n_states:
+            several = np.flatnonzero(several)
+        called, S = self.state_names, self.n_states
+        found = [names.to_index(what, word, called, S) for word in several.tolist()]
+        return np.array(found, np.int64)
 
     def reaching(
         self, goal: ArrayLike | str, avoid: ArrayLike | str = (), **changes: Any
@@ -590,10 +587,9 @@ class LatentMDP(Fielded):
         taken off by the `bonus`, so that plans and `evaluate` count the goal only. A first state
         that is a goal pays by `initial_bonus`.
         """
-        goals, avoided = (self.state_numbers(*pair) for pair in (("goal", goal), ("avoid", avoid)))
-        both = np.intersect1d(goals, avoided)
-        if both.size:
-            state = names.called("state", both[0], self.state_names)
+        goals, avoided = self.state_numbers("goal", goal), self.state_numbers("avoid", avoid)
+        for both in np.intersect1d(goals, avoided)[:1]:
+            state = names.called("state", both, self.state_names)
             raise ValueError(f"{state} is both a goal and to be avoided")
         if not goals.size:
             raise ValueError("goal must name at least one state")

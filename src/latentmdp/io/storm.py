@@ -157,7 +157,7 @@ def joined(
     if len(known) > len(looks):
         variables.append(Variable("state", known, state, False))
     events = Events(x, a, n, np.zeros(x.size, np.int64), chance, paid)
-    start = np.bincount(leader, first, first.size)
+    start = np.bincount(leader, first, first.size).astype(np.float64)
     return Pomdp(discount, A, labels.tolist(), [""], variables, start, events)
 
 

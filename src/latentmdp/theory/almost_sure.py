@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -147,13 +148,13 @@ class _Search:
                 "to be looked at: max_nodes=... allows more"
             )
         full = (2 * graph.sizes > (graph.state.size, graph.edges.size)).repeat((5, 1))
-        larger = [
+        larger: list[Any] = [
             np.concatenate([array, np.full_like(array, fill)]) if is_full else array
             for array, fill, is_full in zip(graph[:6], (0, 0, 0, -1, -1, 0), full)
         ]
         larger[3][:] = -1  # a component that was not finished is forgotten
         slots = np.full(1 << (4 * larger[0].size).bit_length(), -1, np.int32)
-        self.graph = kernels.SupportGraph(*larger, slots, graph.sizes)
+        self.graph = kernels.SupportGraph._make([*larger, slots, graph.sizes])
         kernels.fill_slots(self.graph)
 
     def actions(self) -> dict[tuple[int, bytes], tuple[int, ...]]:
