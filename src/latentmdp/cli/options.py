@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli.catalogue import PLANNERS
-from latentmdp.cli.config import Config, handed_on
+from latentmdp.cli.config import Config, handed_on, value_of
 from latentmdp.cli.screen import Screen, session
 
 if TYPE_CHECKING:
@@ -219,19 +219,12 @@ def _constants(hidden: list[str] | None, goal: str | None) -> dict[str, Any]:
     """`--hidden` and `--goal` as arguments of `load`."""
     arguments: dict[str, Any] = {} if goal is None else {"goal": goal}
     for text in hidden or []:
-        name, _, values = text.partition("=")
-        low, dots, high = values.partition("..")
-        try:
-            numbers = (
-                list(range(int(low), int(high) + 1))
-                if dots
-                else [json.loads(value) for value in values.split(",")]
-            )
-        except ValueError:
-            raise typer.BadParameter(
-                f"--hidden {text!r} must look like NAME=2..80 or NAME=0.1,0.2"
-            ) from None
-        arguments.setdefault("hidden", {})[name] = numbers
+        parts = re.fullmatch(r"(\w+)=(?:(-?\d+)\.\.(-?\d+)|(.+))", text)
+        if parts is None:
+            raise typer.BadParameter(f"--hidden {text!r} must look like N=2..80 or N=0.1,0.2")
+        name, low, high, listed = parts.groups()
+        values = range(int(low), int(high) + 1) if low else map(value_of, listed.split(","))
+        arguments.setdefault("hidden", {})[name] = list(values)
     return arguments
 
 
