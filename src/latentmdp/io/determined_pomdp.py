@@ -34,7 +34,6 @@ from numpy.typing import NDArray
 
 from latentmdp._util import Flags, Floats, Integers, require_memory, segments
 from latentmdp.errors import FormatError
-from latentmdp.io import kernels
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
 
@@ -345,6 +344,8 @@ class _Nodes(NamedTuple):
 
 def _nodes(problem: _Problem, max_states: int) -> _Nodes:
     """The nodes, breadth first."""
+    from latentmdp.io import kernels
+
     pomdp, events = problem.pomdp, problem.pomdp.events
     A, M, Y = pomdp.n_actions, int(problem.context.max()) + 1, problem.sights.shape[1]
     begin = np.flatnonzero(pomdp.first)
@@ -423,6 +424,8 @@ def latent_mdp(pomdp: Pomdp, horizon: int | None, max_states: int) -> LatentMDP:
 
 
 def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
+    from latentmdp.io import kernels
+
     pomdp, events = problem.pomdp, problem.pomdp.events
     A, N = pomdp.n_actions, len(nodes.vectors)
     row = np.repeat(np.arange(N * A), np.diff(nodes.row_starts))
@@ -528,6 +531,8 @@ def _groups(
     And weights (G,) and probabilities of the first nodes (G, k); how contexts are mixed in first
     nodes that are never entered, (k, M), and which row of it a node has, -1 for none.
     """
+    from latentmdp.io import kernels
+
     first = nodes.vectors[nodes.first]
     chance = np.append(problem.pomdp.first, 0.0)[first]  # (k, M)
     columns = np.ascontiguousarray(nodes.vectors[reached & entered].T)

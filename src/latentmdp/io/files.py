@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from latentmdp._util import PathLike, atomic_write, require_writable
 from latentmdp.errors import FormatError, ModelError
-from latentmdp.io import json, kinds, npz, pomdp_file, pomdpx, session_file, storm
+from latentmdp.io import json, kinds, npz, pomdp_file, pomdpx, session_file
+from latentmdp.io.solver_files import CHECKER_SUFFIXES
 from latentmdp.logs import Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.sessions import SavedSession, Session
@@ -97,7 +98,7 @@ def load(path: PathLike, **arguments: Any) -> Any:
         If the file cannot be opened.
     """
     source = Path(path)
-    if source.is_dir() or source.suffix.lower() in storm.SUFFIXES:
+    if source.is_dir() or source.suffix.lower() in CHECKER_SUFFIXES:
         return _load_from_storm(source, arguments)
     reader = _format(source)
     _require_known(arguments, reader, source)
@@ -122,6 +123,8 @@ def load(path: PathLike, **arguments: Any) -> Any:
 
 
 def _load_from_storm(source: Path, arguments: dict[str, Any]) -> LatentMDP:
+    from latentmdp.io import storm
+
     _require_known(arguments, storm, source)
     try:
         return storm.read(source, **arguments)

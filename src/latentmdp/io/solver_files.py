@@ -40,6 +40,9 @@ from latentmdp.outcomes import Outcomes, row_sums
 MAX_STATES = 1 << 17
 """States of a latent MDP that is looked for in a file of others, unless more are allowed."""
 
+CHECKER_SUFFIXES = (".prism", ".nm", ".pm", ".jani", ".drn", ".umb")
+"""Files of model checkers, which `latentmdp.io.storm` reads."""
+
 _TEXT = "latentmdp carries its model in the next {} lines; sha256 {}"
 _MARK = re.compile(_TEXT.format(r"(\d{1,9})", "([0-9a-f]{64})").encode())
 

@@ -32,10 +32,9 @@ import numpy as np
 from latentmdp._util import Flags, Floats, Integers
 from latentmdp.errors import FormatError
 from latentmdp.io.determined_pomdp import Events, Pomdp, Variable, check_sum, latent_mdp
+from latentmdp.io.solver_files import CHECKER_SUFFIXES
 from latentmdp.logs import frames
 from latentmdp.model import LatentMDP
-
-SUFFIXES = (".prism", ".nm", ".pm", ".jani", ".drn", ".umb")
 
 _STATE_BYTES = 1024
 """Memory that Storm may take for each state that is allowed, beside what it needs anyway."""
@@ -172,9 +171,10 @@ def _coded(words: Any, reached: Flags, goal: str | None) -> tuple[list[str], Int
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path.resolve(strict=True)]
-    files = [file for file in path.iterdir() if file.suffix.lower() in SUFFIXES]
+    files = [file for file in path.iterdir() if file.suffix.lower() in CHECKER_SUFFIXES]
     if not files:
-        raise FormatError(f"the folder has no file of a model checker ({', '.join(SUFFIXES)})")
+        known = ", ".join(CHECKER_SUFFIXES)
+        raise FormatError(f"the folder has no file of a model checker ({known})")
     files.sort(key=lambda file: frames.natural_key(file.name))
     return [file.resolve() for file in files]
 
