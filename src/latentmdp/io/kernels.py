@@ -210,7 +210,7 @@ def list_entries(
     )  # fmt: skip
     seen = np.empty(min(room, heads.size), np.int64)
     vector = np.empty(M, np.int32)
-    leads, chance = np.full(N, -1, np.int64), np.empty((2, M))
+    leads, chance, total = np.full(N, -1, np.int64), np.empty((2, M)), np.empty(2)
     n = 0
     for i in range(N):
         for a in range(A):
@@ -236,15 +236,18 @@ def list_entries(
                 if leads[node] < 0:
                     leads[node] = y  # the sight with which others to the same node are compared
                 elif not split[node]:
-                    for side, other in enumerate((leads[node], y)):
-                        chance[side] = 0.0
-                        link = first[other]
+                    chance[:] = 0.0
+                    total[:] = 0.0
+                    for side in range(2):
+                        link = first[leads[node] if side == 0 else y]
                         while link >= 0:
                             chance[side, contexts[link]] += probability[entries[link]]
+                            total[side] += probability[entries[link]]
                             link = after[link]
-                        chance[side] /= chance[side].sum()
                     # Shares of contexts that differ by more than rounding tell something.
-                    split[node] = np.abs(chance[0] - chance[1]).max() > 1e-9
+                    for m in range(M):
+                        gap = chance[0, m] / total[0] - chance[1, m] / total[1]
+                        split[node] = split[node] or abs(gap) > 1e-9
             for k in range(count):
                 leads[target_by_row[begin + k]] = -1
                 first[seen[k]] = -1
@@ -300,9 +303,12 @@ def fill_rows(
         i = node_of_state[s]
         if s > 0 and node_of_state[s - 1] == i:  # the same node after another sight
             begin, end = outcome_starts[s * A], outcome_starts[(s + 1) * A]
-            probs[begin:end] = probs[2 * begin - end : begin]
+            for k in range(begin, end):
+                for g in range(G):
+                    probs[k, g] = probs[k - (end - begin), g]
             for g in range(G):
-                bonus[g, s] = bonus[g, s - 1]
+                for a in range(A):
+                    bonus[g, s, a] = bonus[g, s - 1, a]
             continue
         example = -1
         for g in range(G):
@@ -333,7 +339,9 @@ def fill_rows(
                         probs[where[sight[e]], g] += part * probability[e]
             for g in range(G):
                 if only[g] < 0:
-                    probs[begin:end, g] = probs[begin:end, example]
+                    for k in range(begin, end):
+                        probs[k, g] = probs[k, example]
                     paid_here[a, g] = paid_here[a, example]
         for g in range(G):
-            bonus[g, s] = paid_here[:, g]
+            for a in range(A):
+                bonus[g, s, a] = paid_here[a, g]

@@ -295,7 +295,9 @@ class _FactoredFile:
             positions, numbers = self._entry(entry, axes, sizes, is_chance)
             total += numbers.size
             if total > MAX_EVENTS:
-                raise FormatError(f"the table of {variable!r:.60} has too many entries")
+                raise FormatError(
+                    f"the table of {variable!r:.60} has more than {MAX_EVENTS:,} entries"
+                )
             keys.append(positions)
             values.append(numbers)
         if not keys:
