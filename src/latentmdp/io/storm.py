@@ -66,11 +66,11 @@ def read(
     max_states
         States of one context, at most.
     """
+    paths = _files(path)
     if find_spec("stormpy") is None:
         raise FormatError("such a file is read by stormpy: pip install 'latentmdp[storm]'")
     if horizon is None and discount is None:
         warnings.warn("no horizon and no discount: no end, and a discount of 0.95", stacklevel=2)
-    paths = _files(path)
     constants = {
         name: [values] if isinstance(values, str) or not np.iterable(values) else list(values)
         for name, values in (hidden or {}).items()
