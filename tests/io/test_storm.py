@@ -211,6 +211,33 @@ def test_explicit_files(tmp_path):
     assert plan.lower == pytest.approx(0.5)
 
 
+POMDP = """pomdp
+observables place endobservables
+module door
+ side : [0..2] init 0;
+ place : [0..2] init 0;
+ [go] place=0 -> 0.5:(side'=1)&(place'=1) + 0.5:(side'=2)&(place'=1);
+ [left] place=1 & side=1 -> (place'=2);
+ [right] place=1 & side=1 -> 0.5:(place'=1) + 0.5:(place'=1);
+ [left] place=1 & side=2 -> true;
+ [right] place=1 & side=2 -> (place'=2);
+ [go] place=2 -> true;
+endmodule
+label "in" = place=2;
+"""
+
+
+@needs_storm
+def test_a_pomdp_of_prism_whose_hidden_part_is_drawn_first(tmp_path):
+    path = tmp_path / "door.prism"
+    path.write_text(POMDP)
+    model = lm.load(path, goal='"in"', horizon=3)
+    assert model.n_contexts == 2
+    assert lm.HSVI(gap=1e-9, time_limit=5).plan(model).lower == pytest.approx(1.0)
+    assert lm.HSVI(gap=1e-9).plan(model.replace(horizon=2)).lower == pytest.approx(0.5)
+    assert lm.theory.almost_surely(model, "in").holds
+
+
 BAD = {
     "a missing constant": ({}, "the constant 'K' has no value: hidden="),
     "no such constant": ({"hidden": {"K": 1, "L": 2}}, "hidden names 'L', which is no open"),

@@ -214,6 +214,7 @@ def _with_draws(pomdp: Pomdp, groups: _Groups) -> Pomdp:
         successors, k = np.unique(here.next_state, return_inverse=True)
         law = np.zeros((pomdp.n_actions, successors.size))
         np.add.at(law, (here.action, k.ravel()), here.probability)
+        law = law[law.any(axis=1)]  # of the actions that are offered
         if np.abs(law - law[0]).max() <= TOLERANCE:
             copies += [(x, int(n), float(pomdp.first[x] * p)) for n, p in zip(successors, law[0])]
     if not copies:

@@ -289,7 +289,8 @@ def _model(stormpy: Any, file: Path, values: dict[str, Any], goal: str | None) -
     if not wanted:
         return model, None
     truth = np.zeros(model.nr_states, np.bool_)
-    truth[list(stormpy.model_checking(model, wanted[0]).get_truth_values_vector())] = True
+    checked = stormpy.model_checking(model, wanted[0], force_fully_observable=True)
+    truth[list(checked.get_truth_values_vector())] = True
     return model, truth
 
 
