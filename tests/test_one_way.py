@@ -32,7 +32,6 @@ OTHER = {
         "estimation/likelihood.py: MixtureLikelihood.mixed": "first states mixed with the pooled",
         "experiments/arena_tasks.py: _blackjack": "decks that differ by context",
         "instances/separated.py: _separated_rows": "the interval of a mixing weight",
-        "io/pomdpx.py: _FactoredFile.problem": "initial beliefs of a file, split by context",
         "logs/covariates.py: Encoder.of": "weighted means of covariates",
         "logs/long_table.py: reward_levels_of": "weighted means of rewards",
         "spectral/recovery.py: overall_agreement": "agreement of labels",
@@ -40,7 +39,7 @@ OTHER = {
     },
     "the Bellman backup": {
         "deterministic/graph.py: plan_graph": "mean and spread of returns, over nodes of a graph",
-        "io/static_pomdp.py: latent_mdp": "tables of a model; nothing is planned",
+        "io/storm.py: joined": "tables of a model; nothing is planned",
         "online/kernels_q_learning.py: q_sweep": "Q-learning: a sampled target, no expectation",
         "planning/chains.py: _solve_sparse": "the residual of a linear system",
         "planning/compact.py: _Choice._proved": "what a given policy graph earns",
@@ -64,7 +63,7 @@ OTHER = {
     },
     "counting cells": {
         "fit.py: _action_scores": "sums of logarithms by individual",
-        "io/pomdpx.py: _FactoredFile.problem": "sums of a file's probabilities",
+        "io/pomdpx.py: _FactoredFile.pomdp": "sums of a file's probabilities",
         "io/pomdpx.py: _FactoredFile._steps": "sums of a file's probabilities",
         "logs/base.py: Logs.mean_amounts": "sums of amounts, not counts",
         "logs/trajectories.py: Trajectories.deduplicate_with_inverse": "sums of multiplicities",

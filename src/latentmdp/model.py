@@ -32,7 +32,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latentmdp._model_table import COLUMNS, by_name, read_model_table
-from latentmdp._util import Duration, Fielded, Flags, Floats, arrays, validation
+from latentmdp._util import (
+    Duration,
+    Fielded,
+    Flags,
+    Floats,
+    Integers,
+    arrays,
+    names,
+    validation,
+)
 from latentmdp.errors import ModelError
 from latentmdp.outcomes import (
     Outcomes,
@@ -544,6 +553,67 @@ class LatentMDP(Fielded):
         from latentmdp._kernels import dense_rewards, dense_transitions
 
         return dense_transitions(self.transitions), dense_rewards(self.planning_rewards())
+
+    def state_numbers(self, what: str, states: ArrayLike | str) -> Integers:
+        """The numbers of states given by name or number, one or several; `what` is the argument."""
+        words: Any = (
+            states.strip('"') if isinstance(states, str) else states
+        )  # as labels are written
+        several = np.atleast_1d(names.listing(what, words))
+        if several.dtype.kind == "b" and several.size == self.n_states:
+            several = np.flatnonzero(several)
+        called, S = self.state_names, self.n_states
+        found = [names.to_index(what, word, called, S) for word in several.tolist()]
+        return np.array(found, np.int64)
+
+    def reaching(
+        self, goal: ArrayLike | str, avoid: ArrayLike | str = (), **changes: Any
+    ) -> LatentMDP:
+        """The model whose value is the probability of reaching a goal.
+
+        States of the goal end the episode and pay 1; those to `avoid` end it and pay nothing, and
+        nothing else pays. A discount below 1 makes it E[discount^(steps - 1); the goal is reached].
+
+        Parameters
+        ----------
+        goal, avoid
+            States by name or number, one or several, or flags (S,).
+        changes
+            `horizon` and `discount` of the new model; by default those of this one.
+
+        Notes
+        -----
+        Rewards that tell something about the context are still observed; what they are worth is
+        taken off by the `bonus`, so that plans and `evaluate` count the goal only. A first state
+        that is a goal pays by `initial_bonus`.
+        """
+        goals, avoided = self.state_numbers("goal", goal), self.state_numbers("avoid", avoid)
+        for both in np.intersect1d(goals, avoided)[:1]:
+            state = names.called("state", both, self.state_names)
+            raise ValueError(f"{state} is both a goal and to be avoided")
+        if not goals.size:
+            raise ValueError("goal must name at least one state")
+        table, A = self.outcomes, self.n_actions
+        ended = np.zeros(self.n_states, np.bool_)
+        ended[np.append(goals, avoided)] = True
+        table = table.where(~ended[table.rows() // A])
+        reached = np.isin(table.next_state, goals)
+        merged, pay = table.informative(), dict[str, Any]()
+        if merged.successors().size == merged.size:  # rewards say nothing
+            pay = {"reward_values": [0.0, 1.0], "bonus": None}
+            table = merged._replace(reward=np.isin(merged.next_state, goals).astype(np.int32))
+        else:
+            worth = reached - self.reward_values[table.reward]
+            bonus = row_sums(table, table.probs * worth[:, None])
+            pay = {"bonus": bonus.T.reshape(self.n_contexts, self.n_states, A)}
+        first = self.initial[:, goals].sum(axis=1)
+        return self.replace(
+            outcomes=table,
+            reward_model="transition",
+            allowed=self.allowed & ~ended[:, None],
+            initial_bonus=first if first.any() else None,
+            **{**pay, **changes},
+        )
 
     def context(self, m: int) -> LatentMDP:
         """The MDP of context `m` alone, as a latent MDP with one context."""

@@ -167,3 +167,23 @@ def test_compare_shows_the_worst_context(model) -> None:
     found = run_json("evaluate", model, "--policy", "robust")
     assert found["by_context"] == pytest.approx(robust["by_context"])
     assert found["stderr_by_context"] == [0.0] * len(found["by_context"])
+
+
+def test_models_of_a_model_checker(tmp_path, monkeypatch):
+    """`--hidden` and `--goal` reach the reader as `load` would get them; folders are taken."""
+    read = {}
+
+    def stand_in(path, *, hidden=None, goal=None, horizon=None, discount=None):
+        read.update(path=path, hidden=hidden, goal=goal, horizon=horizon, discount=discount)
+        return lm.make("wait-hub")
+
+    monkeypatch.setattr("latentmdp.io.storm.read", stand_in)
+    file = tmp_path / "m.prism"
+    file.write_text("mdp")
+    options = ("--hidden", "N=2..4", "--hidden", "p=0.5,true", "--goal", '"done"', "--horizon", 7)
+    run("plan", file, *options)
+    assert read.pop("hidden") == {"N": [2, 3, 4], "p": [0.5, True]}
+    assert read == {"path": file, "goal": '"done"', "horizon": 7, "discount": None}
+    run("convert", tmp_path, tmp_path / "out.npz", "--goal", '"done"', "--discount", 0.5)
+    assert (read["path"], read["discount"]) == (tmp_path, 0.5)
+    assert "must look like" in run("plan", file, "--hidden", "N", code=2).output

@@ -1,5 +1,6 @@
 """POMDPs of others: those that are latent MDPs are read as such, the others are told why not."""
 
+import itertools
 from contextlib import suppress
 
 import numpy as np
@@ -242,9 +243,56 @@ R: open-right : tiger-right : * : * -100
 """
 
 
-def test_the_tiger_moves(tmp_path):
-    with pytest.raises(FormatError, match="'tiger-left' and 'tiger-right' can follow one another"):
-        load(tmp_path, TIGER)
+def test_a_tiger_that_is_drawn_anew_ends_the_episode(tmp_path):
+    with pytest.warns(UserWarning, match="after open-left, open-right the hidden state is drawn"):
+        model = load(tmp_path, TIGER)
+    assert model.context_names == ("tiger-left", "tiger-right")
+    assert [model.state_names[s] for s in np.flatnonzero(model.terminal)] == ["end"]
+    # Listen once, and open the other door: what is heard is right with probability .85.
+    listened = -1.0 + 0.95 * (0.85 * 10.0 - 0.15 * 100.0)
+    assert testing.optimal_value(model.replace(horizon=2)) == pytest.approx(max(-1.95, listened))
+    # Twice the same growl: the posterior is .85^2 / (.85^2 + .15^2); else listen for ever.
+    right, wrong = 0.85**2, 0.15**2
+    opened = -1.95 + 0.95**2 * (10.0 * right - 100.0 * wrong - 2 * 0.85 * 0.15)
+    assert testing.optimal_value(model.replace(horizon=3)) == pytest.approx(opened)
+
+
+def test_a_tiger_that_moves_is_told_by_the_shortest_sequence(tmp_path):
+    moves = TIGER.replace("T: open-left\nuniform", "T: open-left\n0.9 0.1\n0.1 0.9")
+    message = (
+        "from 'tiger-left', after open-left and 'growl-left', the state may be 'tiger-left' or "
+        "'tiger-right'"
+    )
+    with (
+        pytest.raises(FormatError, match=message),
+        pytest.warns(UserWarning, match="after open-right"),
+    ):
+        load(tmp_path, moves)
+
+
+def test_what_leads_to_doubt_is_told_step_by_step(tmp_path):
+    text = (
+        "discount: 0.9\nvalues: reward\nstates: a b c d\nactions: go\nobservations: o p\n"
+        "start: a\nT: go : a : b 1\nT: go : b : c 1\nT: go : c : c .5\nT: go : c : d .5\n"
+        "T: go : d : d 1\nO: go : * : o 1\nO: go : b : o 0\nO: go : b : p 1\n"
+    )
+    told = "from 'a', after go and 'p'; go and 'o'; go and 'o', the state may be 'c' or 'd'"
+    with pytest.raises(FormatError, match=told):
+        load(tmp_path, text)
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_rows_that_nearly_sum_to_one_are_made_to(tmp_path, shown):
+    text = "discount: 0.9\nvalues: reward\nstates: a b c\nactions: x\nstart: a\n"
+    text += "T: x\n0.333 0.333 0.333\n1 0 0\n1 0 0\nR: x : b : * : * 1\n"
+    if shown:
+        text = text.replace("0.333 0.333 0.333", "0.33 0.33 0.31")
+        with pytest.raises(FormatError, match=r"'a' sums to 0\.97, must sum to 1"):
+            load(tmp_path, text)
+        return
+    with pytest.warns(UserWarning, match=r"'a' sums to 0\.999: it was made to sum to 1"):
+        model = load(tmp_path, text)
+    np.testing.assert_allclose(model.transitions[0, 0, 0], 1 / 3)
 
 
 def test_a_tiger_that_stays_is_a_latent_mdp(tmp_path):
@@ -256,6 +304,177 @@ def test_a_tiger_that_stays_is_a_latent_mdp(tmp_path):
     assert model.n_states == 3
     # Listening once: the right door has 0.85 10 - 0.15 100 < -1, so two steps earn -1.95.
     assert testing.optimal_value(model.replace(horizon=2)) == pytest.approx(-1.0 - 0.95)
+
+
+class Determined:
+    """A random POMDP whose hidden state moves, but follows from what is seen.
+
+    Every state has a colour and noisy observations of this colour only; two successors of a state
+    never have the same colour. What is observed tells something about the state at every step.
+    """
+
+    def __init__(self, seed, X=6, A=2, colours=3, starts=3):
+        rng = np.random.default_rng(seed)
+        self.A, self.Z = A, 2 * colours
+        colour = np.arange(X) % colours
+        self.T, self.O = np.zeros((A, X, X)), np.zeros((A, X, self.Z))
+        self.R = rng.normal(size=(A, X)).round(3)
+        for a in range(A):
+            for x in range(X):
+                reached = rng.choice(colours, rng.integers(1, colours + 1), replace=False)
+                states = [rng.choice(np.flatnonzero(colour == c)) for c in reached]
+                self.T[a, x, states] = rng.dirichlet(np.ones(len(states)))
+                self.O[a, x, 2 * colour[x] : 2 * colour[x] + 2] = rng.dirichlet(np.ones(2))
+        self.start = np.zeros(X)
+        self.start[rng.choice(X, starts, replace=False)] = rng.dirichlet(np.ones(starts))
+
+    def text(self):
+        X = self.start.size
+        text = f"discount: 0.9\nvalues: reward\nstates: {X}\nactions: {self.A}\n"
+        text += "observations: " + " ".join(f"o{z}" for z in range(self.Z)) + "\n"
+        text += f"start: {' '.join(map(repr, self.start.tolist()))}\n"
+        for a in range(self.A):
+            text += f"T : {a}\n" + rows(self.T[a]) + f"O : {a}\n" + rows(self.O[a])
+            text += "".join(f"R: {a} : {x} : * : * {float(self.R[a, x])!r}\n" for x in range(X))
+        return text
+
+    def value(self, steps, belief=None):
+        return Static.value(self, steps, belief)
+
+    def blind(self, actions):
+        """What a sequence of actions earns."""
+        earned, joint = 0.0, self.start
+        for t, a in enumerate(actions):
+            earned += 0.9**t * (joint @ self.R[a])
+            joint = joint @ self.T[a]
+        return earned
+
+
+def blind(model, actions):
+    """What a sequence of actions earns in a latent MDP whose rewards are not seen."""
+    joint, earned = model.weights[:, None] * model.initial, 0.0
+    for t, a in enumerate(actions):
+        earned += 0.9**t * (joint * model.bonus[:, :, a]).sum()
+        joint = np.einsum("ms,msn->mn", joint, model.transitions[:, :, a])
+    return earned
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_hidden_states_that_are_determined_become_nodes(tmp_path, seed):
+    """Against enumeration of histories: whatever is paid, every way to act earns the same."""
+    problem = Determined(seed, starts=2 + seed % 3)
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        problem.R = rng.normal(size=problem.R.shape).round(3)
+        model = load(tmp_path, problem.text())
+        best = testing.optimal_value(model.replace(horizon=4))
+        assert best == pytest.approx(problem.value(4), rel=1e-9, abs=1e-12)
+        for actions in itertools.product(range(problem.A), repeat=3):
+            assert blind(model, actions) == pytest.approx(problem.blind(actions), abs=1e-12)
+
+
+def rover(rocks=3):
+    """A rover on a line of `rocks` cells with a rock in each: a POMDPX file by hand.
+
+    To sample a good rock pays 10 and makes it bad; to check reads the rock here without error, the
+    next one with noise. The last cell to the east is the end.
+    """
+    cells = [f"c{i}" for i in range(rocks)] + ["out"]
+    names = [f"rock{i}" for i in range(rocks)]
+
+    def table(variable, parents, entries, kind="CondProb", word="ProbTable"):
+        body = "".join(
+            f"<Entry><Instance>{where}</Instance><{word}>{what}</{word}></Entry>\n"
+            for where, what in entries
+        )
+        return (
+            f"<{kind}><Var>{variable}</Var><Parent>{parents}</Parent><Parameter>\n{body}"
+            f"</Parameter></{kind}>\n"
+        )
+
+    variables = "".join(
+        f'<StateVar vnamePrev="{name}_0" vnameCurr="{name}_1" fullyObs="{seen}">'
+        f"<ValueEnum>{values}</ValueEnum></StateVar>\n"
+        for name, seen, values in [
+            ("rover", "true", " ".join(cells)),
+            *((name, "false", "bad good") for name in names),
+        ]
+    )
+    variables += '<ObsVar vname="reading"><ValueEnum>fine poor</ValueEnum></ObsVar>\n'
+    variables += '<ActionVar vname="do"><ValueEnum>east sample here next</ValueEnum></ActionVar>\n'
+    variables += '<RewardVar vname="pay"/>\n'
+    first = table("rover_0", "null", [("c0", "1")])
+    first += "".join(table(f"{name}_0", "null", [("-", "uniform")]) for name in names)
+    moves = [("* - -", " ".join(repr(float(x)) for x in np.eye(rocks + 1).ravel()))]
+    moves += [
+        (f"east {c} -", " ".join("1" if n == d else "0" for n in cells))
+        for c, d in itertools.pairwise(cells)
+    ]
+    steps = table("rover_1", "do rover_0", moves)
+    for i, name in enumerate(names):
+        entries = [("* * - -", "identity"), (f"sample c{i} * -", "1 0")]
+        steps += table(f"{name}_1", f"do rover_0 {name}_0", entries)
+    every = " ".join("*" * rocks)
+    readings = [(f"* * {every} -", "0.5 0.5")]
+    for i in range(rocks):
+        one = " ".join("-" if j == i else "*" for j in range(rocks))
+        readings.append((f"here c{i} {one} -", "0 1 1 0"))
+        two = " ".join("-" if j == (i + 1) % rocks else "*" for j in range(rocks))
+        readings.append((f"next c{i} {two} -", "0.2 0.8 0.9 0.1"))
+    sights = table("reading", f"do rover_1 {' '.join(f'{n}_1' for n in names)}", readings)
+    pays = [
+        (f"sample c{i} {' '.join(w if j == i else '*' for j in range(rocks))}", r)
+        for i in range(rocks)
+        for w, r in (("bad", "-10"), ("good", "10"))
+    ]
+    parents = f"do rover_0 {' '.join(f'{n}_0' for n in names)}"
+    pays = table("pay", parents, [*pays, (f"east c{rocks - 1} {every}", "3")], "Func", "ValueTable")
+    return (
+        f"<pomdpx><Discount>0.9</Discount><Variable>{variables}</Variable><InitialStateBelief>"
+        f"{first}</InitialStateBelief><StateTransitionFunction>{steps}</StateTransitionFunction>"
+        f"<ObsFunction>{sights}</ObsFunction><RewardFunction>{pays}</RewardFunction></pomdpx>"
+    )  # fmt: skip
+
+
+def rover_value(rocks, steps, cell=0, belief=None):
+    """The optimal reward of the rover, by recursion over beliefs on sets of good rocks."""
+    belief = np.full(2**rocks, 0.5**rocks) if belief is None else belief
+    if steps == 0 or cell == rocks or belief.sum() == 0.0:
+        return 0.0
+    sets = np.arange(2**rocks)
+
+    def good(i):
+        return (sets >> i & 1).astype(float)
+
+    east = 3.0 * belief.sum() * (cell == rocks - 1)
+    east += 0.9 * rover_value(rocks, steps - 1, cell + 1, belief)
+    sampled = np.bincount(sets & ~(1 << cell), belief, sets.size)
+    sample = 10.0 * belief @ (2.0 * good(cell) - 1.0)
+    sample += 0.9 * rover_value(rocks, steps - 1, cell, sampled)
+    options = [east, sample]
+    after = (cell + 1) % rocks
+    for fine in (good(cell), 0.2 + 0.7 * good(after)):
+        parts = (belief * fine, belief * (1.0 - fine))
+        options.append(0.9 * sum(rover_value(rocks, steps - 1, cell, part) for part in parts))
+    return float(max(options))
+
+
+def test_a_rock_that_was_sampled_is_known(tmp_path):
+    model = load(tmp_path, rover(), ".pomdpx")
+    assert model.n_contexts == 8
+    assert model.context_names[3] == "bad good good"
+    # Cells times sets of sampled rocks among those passed, a reading with each, and the end.
+    names = model.state_names
+    assert "c1 rock0_0=bad fine" in names
+    assert [names[s] for s in np.flatnonzero(model.terminal)] == ["out"]
+    for steps in (1, 2, 3, 4):
+        best = testing.optimal_value(model.replace(horizon=steps))
+        assert best == pytest.approx(rover_value(3, steps), rel=1e-12)
+
+
+def test_a_construction_that_is_too_large_is_refused(tmp_path):
+    with pytest.raises(FormatError, match="more than 10 states of 8 contexts: load"):
+        load(tmp_path, rover(), ".pomdpx", max_states=10)
 
 
 @pytest.mark.parametrize(
@@ -345,7 +564,7 @@ def test_bad_flat_files_are_told_why(tmp_path, kind):
 BAD_XML = {
     "entities": ("<Discount>", "<!DOCTYPE x [<!ENTITY a 'b'>]><Discount>", "refused"),
     "broken": ("</Discount>", "", "broken"),
-    "a sum": ("0.25 0.75", "0.25 0.5", "has probability 0.75, must be 1"),
+    "a sum": ("0.25 0.75", "0.25 0.5", "what follows 'fence low M2' sums to 0.75, must sum to 1"),
     "a short table": ("0.25 0.75", "0.25", "must have 2 numbers, got 1"),
     "unknown value": ("fence M2", "fence M9", "'M9' is no value of 'model_0'"),
     "unknown parent": ("do model_0 bird_0", "do mode_0 bird_0", "unknown parent 'mode_0'"),

@@ -89,15 +89,15 @@ def handed_on(context: typer.Context) -> dict[str, Any]:
         if name in arguments:
             raise typer.BadParameter(f"--{option} is given twice")
         if equals:
-            arguments[name] = _value(text)
+            arguments[name] = value_of(text)
         elif rest and not rest[0].startswith("--"):
-            arguments[name] = _value(rest.pop(0))
+            arguments[name] = value_of(rest.pop(0))
         else:
             arguments[name] = True
     return {**context.meta.get(_EXTRA, {}), **arguments}
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     """A number, a truth value, a list, or the text itself."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]

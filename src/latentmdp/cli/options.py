@@ -21,7 +21,7 @@ from typer.models import OptionInfo
 
 import latentmdp as lm
 from latentmdp.cli.catalogue import PLANNERS
-from latentmdp.cli.config import Config, handed_on
+from latentmdp.cli.config import Config, handed_on, value_of
 from latentmdp.cli.screen import Screen, session
 
 if TYPE_CHECKING:
@@ -37,15 +37,36 @@ def completed(*names: str, help: str = "") -> Any:
     return typer.Option(help=help, autocompletion=complete)
 
 
-def existing_file(metavar: str, help: str = "") -> Any:
-    """An argument that is a file to read."""
-    return typer.Argument(metavar=metavar, help=help, exists=True, dir_okay=False, readable=True)
+def existing_file(metavar: str, help: str = "", or_folder: bool = False) -> Any:
+    """An argument that is a file to read, or a folder with one file for each context."""
+    return typer.Argument(
+        metavar=metavar, help=help, exists=True, dir_okay=or_folder, readable=True
+    )
 
 
-ModelFile = Annotated[Path, existing_file("MODEL", "A model (.npz, .json, .csv, .pomdp, .pomdpx).")]
+ModelFile = Annotated[
+    Path,
+    existing_file("MODEL", "A model (.npz, .json, .csv, .pomdp, .pomdpx, .prism).", or_folder=True),
+]
 File = Annotated[
     Path,
-    existing_file("FILE", "A model or logs, as `save` wrote it, or a table or POMDP of others."),
+    existing_file(
+        "FILE",
+        "A model or logs, as `save` wrote it, or a table, POMDP or PRISM model of others.",
+        or_folder=True,
+    ),
+]
+Hidden = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--hidden",
+        metavar="NAME=VALUES",
+        help="A constant that a PRISM or JANI file leaves open: `N=2..80`, `p=0.1,0.2`.",
+    ),
+]
+Goal = Annotated[
+    str | None,
+    typer.Option("--goal", help="The label in quotes, or the expression, that is to be reached."),
 ]
 Cluster = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Run on the Dask scheduler at this address.")
@@ -166,10 +187,47 @@ class AnyFile:
     file: File
     context: typer.Context
     columns: str | None = None
+    hidden: Hidden = None
+    goal: Goal = None
 
     def load(self) -> Any:
         """What the file holds; options that the command does not know say how to read it."""
-        return lm.load(self.file, **_named(self.columns), **handed_on(self.context))
+        known = {**_named(self.columns), **_constants(self.hidden, self.goal)}
+        return lm.load(self.file, **known, **handed_on(self.context))
+
+
+@dataclass
+class ModelSource:
+    """A model in a file, and how to read one of a model checker."""
+
+    model: ModelFile
+    hidden: Hidden = None
+    goal: Goal = None
+    horizon: Annotated[
+        int | None, typer.Option("--horizon", min=1, help="Steps, where the file has no end.")
+    ] = None
+    discount: Annotated[
+        float | None, typer.Option("--discount", help="Where a PRISM file has no end.")
+    ] = None
+
+    def load(self) -> lm.LatentMDP:
+        """The model in the file."""
+        given = {"horizon": self.horizon, "discount": self.discount}
+        arguments = {name: value for name, value in given.items() if value is not None}
+        return load_model(self.model, **_constants(self.hidden, self.goal), **arguments)
+
+
+def _constants(hidden: list[str] | None, goal: str | None) -> dict[str, Any]:
+    """`--hidden` and `--goal` as arguments of `load`."""
+    arguments: dict[str, Any] = {} if goal is None else {"goal": goal}
+    for text in hidden or []:
+        parts = re.fullmatch(r"(\w+)=(?:(-?\d+)\.\.(-?\d+)|(.+))", text)
+        if parts is None:
+            raise typer.BadParameter(f"--hidden {text!r} must look like N=2..80 or N=0.1,0.2")
+        name, low, high, listed = parts.groups()
+        values = range(int(low), int(high) + 1) if low else map(value_of, listed.split(","))
+        arguments.setdefault("hidden", {})[name] = list(values)
+    return arguments
 
 
 @dataclass
@@ -341,9 +399,9 @@ def engine_of(cluster: str | None, device: str = "cpu") -> lm.engines.Engine | N
 # -- files ----------------------------------------------------------------------------------------
 
 
-def load_model(path: Path) -> lm.LatentMDP:
+def load_model(path: Path, **arguments: Any) -> lm.LatentMDP:
     """The model in a file; logs are refused."""
-    return lm.io.load_as(lm.LatentMDP, path, "a model")
+    return lm.io.load_as(lm.LatentMDP, path, "a model", **arguments)
 
 
 def mean_return(logs: Logs) -> float:

@@ -10,6 +10,8 @@
 |            |            | of logs are read too                                                  |
 | `.pomdp`   | models     | Cassandra's flat POMDP, from and for other solvers                    |
 | `.pomdpx`  | models     | POMDPX, the factored form, from and for other solvers                 |
+| `.prism`,  | models     | of model checkers, to read (see `latentmdp.io.storm`); .jani, .drn,   |
+| ...        |            | .umb, and folders of them                                             |
 
 Every file names its format, its kind and its schema version; archives and runs carry a digest of
 their contents too. A file is written beside its destination and moved into place, so a reader never

@@ -9,8 +9,9 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from latentmdp._util import PathLike, atomic_write, require_writable
-from latentmdp.errors import FormatError
+from latentmdp.errors import FormatError, ModelError
 from latentmdp.io import json, kinds, npz, pomdp_file, pomdpx, session_file
+from latentmdp.io.solver_files import CHECKER_SUFFIXES
 from latentmdp.logs import Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.sessions import SavedSession, Session
@@ -76,12 +77,15 @@ def load(path: PathLike, **arguments: Any) -> Any:
     path
         A .npz or .json file that `save` wrote; a .parquet file, also a foreign one that is a long
         table of logs or of a model; a .csv file, likewise; a .pomdp or .pomdpx file, if it is a
-        latent MDP: everything hidden stays as it is.
+        latent MDP: everything hidden follows from how an episode began and from what was seen; a
+        .prism, .jani, .drn or .umb file, or a folder with one for each context, through stormpy.
     arguments
         For tables of logs those of `Trajectories.from_table`; for those of models
         `LatentMDP.from_table`: without `horizon` and `discount` the model has no end and the
         discount 0.95, and a warning says so. For .pomdp and .pomdpx `horizon`: without it the
-        model has no end. For a session `policy` and `model`, which it otherwise finds by itself.
+        model has no end, and `max_states` of the model. For models of Storm see
+        `latentmdp.io.storm.read`: `hidden`, `goal`, `reward`, `horizon`, `discount`, `max_states`.
+        For a session `policy` and `model`, which it otherwise finds by itself.
 
     Raises
     ------
@@ -94,6 +98,8 @@ def load(path: PathLike, **arguments: Any) -> Any:
         If the file cannot be opened.
     """
     source = Path(path)
+    if source.is_dir() or source.suffix.lower() in CHECKER_SUFFIXES:
+        return _load_from_storm(source, arguments)
     reader = _format(source)
     _require_known(arguments, reader, source)
     session_arguments = {
@@ -116,6 +122,16 @@ def load(path: PathLike, **arguments: Any) -> Any:
             raise FormatError(f"{source}: {reason}") from error
 
 
+def _load_from_storm(source: Path, arguments: dict[str, Any]) -> LatentMDP:
+    from latentmdp.io import storm
+
+    _require_known(arguments, storm, source)
+    try:
+        return storm.read(source, **arguments)
+    except (FormatError, ModelError) as error:
+        raise FormatError(f"{source}: {error}") from None
+
+
 def load_as(owner: type[T], path: PathLike, what: str, **arguments: Any) -> T:
     """`load`, and refuse what is not of this type; `what` says in words what is wanted."""
     content = load(path, **arguments)
@@ -127,7 +143,7 @@ def load_as(owner: type[T], path: PathLike, what: str, **arguments: Any) -> T:
 def _require_known(arguments: dict[str, Any], reader: ModuleType, source: Path) -> None:
     """Refuse an argument that no file of this format takes: not the file is at fault."""
     parameters = signature(reader.read).parameters
-    accepted = set(parameters) - {"stream"}
+    accepted = set(parameters) - {"stream", "path"}
     if "arguments" in parameters:  # a table, of logs or of a model
         tables = (Trajectories.from_table, LatentMDP.from_table, LatentMDP)
         accepted = {name for table in tables for name in signature(table).parameters} - {"table"}

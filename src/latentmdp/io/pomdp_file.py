@@ -7,10 +7,10 @@ the first state is seen before the first real action; it earns the expected init
 observes the node. The value of `begin` is V*. An observation may depend on the action and the next
 state only, which is why the last reward is part of the state.
 
-Read: files of others too, if everything hidden in them stays as it is (`static_pomdp`). The grammar
-is Cassandra's: names or numbers, wildcards, single entries, rows and matrices, `uniform` and
-`identity`, all forms of `start`, costs as negative rewards; what comes later replaces what came
-before. Without observations the states are observed.
+Read: files of others too, if everything hidden in them follows from the first state and from what
+was seen (`determined_pomdp`). The grammar is Cassandra's: names or numbers, wildcards, single
+entries, rows and matrices, `uniform` and `identity`, all forms of `start`, costs as negative
+rewards; what comes later replaces what came before. Without observations the states are observed.
 """
 
 from __future__ import annotations
@@ -23,16 +23,23 @@ import numpy as np
 
 from latentmdp._util import Floats, Integers
 from latentmdp.errors import FormatError
-from latentmdp.io import static_pomdp
-from latentmdp.io.solver_files import Comments, number, read_file, solver_form, write_model
-from latentmdp.io.static_pomdp import (
+from latentmdp.io.determined_pomdp import (
     MAX_EVENTS,
-    TOLERANCE,
-    Declared,
     Events,
-    Problem,
+    Pomdp,
+    Variable,
     as_chances,
     as_number,
+    check_sum,
+    join,
+)
+from latentmdp.io.solver_files import (
+    MAX_STATES,
+    Comments,
+    number,
+    read_file,
+    solver_form,
+    write_model,
 )
 from latentmdp.model import LatentMDP
 
@@ -44,10 +51,16 @@ def write(stream: BinaryIO, model: LatentMDP, *, discounted: bool = False) -> No
     write_model(stream, model, _COMMENTS, _lines(model, discounted))
 
 
-def read(stream: BinaryIO, *, horizon: int | None = None) -> LatentMDP:
+def read(
+    stream: BinaryIO, *, horizon: int | None = None, max_states: int = MAX_STATES
+) -> LatentMDP:
     """Read the model in a file that `write` wrote, or the latent MDP in one of others."""
     return read_file(
-        stream, _COMMENTS, horizon, lambda data: _FlatFile(data.decode("latin-1")).problem()
+        stream,
+        _COMMENTS,
+        horizon,
+        max_states,
+        lambda data: _FlatFile(data.decode("latin-1")).pomdp(),
     )
 
 
@@ -254,8 +267,7 @@ class _FlatFile:
             self.first[self._find("states", rest[1])] = 1.0
         else:
             self.first = as_chances(self._require_size(rest[1:], S, "start"), "start")
-            if abs(self.first.sum() - 1.0) > TOLERANCE:
-                raise FormatError(f"start sums to {self.first.sum():.9g}, must sum to 1")
+            check_sum(float(self.first.sum()), "start")
         if not self.first.any():
             raise FormatError("start leaves no state in which an episode begins")
         self.first = self.first / self.first.sum()
@@ -270,8 +282,8 @@ class _FlatFile:
 
     # ------------------------------------------------------------------------------ as a problem
 
-    def problem(self) -> Problem:
-        """The latent MDP of the file."""
+    def pomdp(self) -> Pomdp:
+        """Everything that can happen."""
         for what in ("states", "actions"):
             if what not in self.names:
                 raise FormatError(f"not a .pomdp file: it declares no {what}")
@@ -289,15 +301,17 @@ class _FlatFile:
                 f"O: action {self.names['actions'][lacking[0] // S]!r} and state "
                 f"{self.names['states'][lacking[0] % S]!r} have no observation"
             )
-        i, j = static_pomdp.join(a * S + n, b * S + y)
+        i, j = join(a * S + n, b * S + y)
         reward = self.sign * self._rewards(a[i], x[i], n[i], o[j])
-        context = np.zeros(i.size, np.int64)
-        events = Events(context, x[i], a[i], n[i], o[j], p[i] * q[j], reward)
-        actions, observations = (
-            static_pomdp.distinct_names(self.names[what]) for what in ("actions", "observations")
+        return Pomdp(
+            self.discount,
+            A,
+            self.names["actions"],
+            self.names["observations"],
+            [Variable("", self.names["states"], np.arange(S), False)],
+            first,
+            Events(x[i], a[i], n[i], o[j], p[i] * q[j], reward),
         )
-        declared = Declared(self.discount, A, actions, observations)
-        return static_pomdp.find_contexts(declared, events, first, self.names["states"])
 
     def _entries(self, word: str, S: int) -> tuple[Integers, Integers, Integers, Floats]:
         """(action, state, target, probability) above zero, rows that sum to one."""
@@ -306,11 +320,9 @@ class _FlatFile:
             total = sum(row.values())
             if total == 0.0 and word == "O":
                 continue
-            if abs(total - 1.0) > TOLERANCE:
-                raise FormatError(
-                    f"{word}: the row of action {self.names['actions'][a]!r}, state "
-                    f"{self.names['states'][x]!r} sums to {total:.9g}, must sum to 1"
-                )
+            if total != 1.0:
+                action, state = self.names["actions"][a], self.names["states"][x]
+                check_sum(total, f"{word}: the row of action {action!r}, state {state!r}")
             entries += [(a, x, n, p / total) for n, p in row.items() if p > 0.0]
         if not entries:
             raise FormatError(f"it has no statement {word}")
@@ -331,6 +343,6 @@ class _FlatFile:
             # of equal rules the first in this order is the last in the file
             distinct, first = np.unique(rules[order] @ scale, return_index=True)
             keys = a * scale[0] + x * scale[1] + n * scale[2] + o * scale[3]
-            event, j = static_pomdp.join(keys, distinct)
+            event, j = join(keys, distinct)
             last[event] = np.maximum(last[event], order[first[j]])
         return np.where(last < 0, 0.0, paid[last])

@@ -6,10 +6,8 @@ observation. The reward variable is called `payoff`. In the discounted form ther
 initial bonus, so a model with one has no such form. One observed variable, with no parent in its
 own time slice, is what SARSOP reads and does best with.
 
-Read: files of others too. The variables that are fully observed are together the state, the hidden
-ones together the context, and these must not move. Observations that say something about the
-context become part of the state. Where nothing is fully observed, contexts are looked for in the
-flat problem (`static_pomdp`). Tables (`type="TBL"`) are read, decision diagrams are not. A file
+Read: files of others too, if everything hidden in them follows from the first state and from what
+was seen (`determined_pomdp`). Tables (`type="TBL"`) are read, decision diagrams are not. A file
 with a document type or entities is refused.
 """
 
@@ -25,23 +23,24 @@ from numpy.typing import NDArray
 
 from latentmdp._util import Floats, Integers, storage
 from latentmdp.errors import FormatError
-from latentmdp.io import static_pomdp
+from latentmdp.io import determined_pomdp
+from latentmdp.io.determined_pomdp import (
+    MAX_EVENTS,
+    Events,
+    Pomdp,
+    Variable,
+    as_chances,
+    as_number,
+    check_sum,
+)
 from latentmdp.io.solver_files import (
+    MAX_STATES,
     Comments,
     SolverForm,
     number,
     read_file,
     solver_form,
     write_model,
-)
-from latentmdp.io.static_pomdp import (
-    MAX_EVENTS,
-    TOLERANCE,
-    Declared,
-    Events,
-    Problem,
-    as_chances,
-    as_number,
 )
 from latentmdp.model import LatentMDP
 
@@ -55,9 +54,13 @@ def write(stream: BinaryIO, model: LatentMDP, *, discounted: bool = False) -> No
     write_model(stream, model, _COMMENTS, _document(model, discounted))
 
 
-def read(stream: BinaryIO, *, horizon: int | None = None) -> LatentMDP:
+def read(
+    stream: BinaryIO, *, horizon: int | None = None, max_states: int = MAX_STATES
+) -> LatentMDP:
     """Read the model in a file that `write` wrote, or the latent MDP in one of others."""
-    return read_file(stream, _COMMENTS, horizon, lambda data: _FactoredFile(_root(data)).problem())
+    return read_file(
+        stream, _COMMENTS, horizon, max_states, lambda data: _FactoredFile(_root(data)).pomdp()
+    )
 
 
 def _document(model: LatentMDP, discounted: bool) -> Iterator[str]:
@@ -292,7 +295,9 @@ class _FactoredFile:
             positions, numbers = self._entry(entry, axes, sizes, is_chance)
             total += numbers.size
             if total > MAX_EVENTS:
-                raise FormatError(f"the table of {variable!r:.60} has too many entries")
+                raise FormatError(
+                    f"the table of {variable!r:.60} has more than {MAX_EVENTS:,} entries"
+                )
             keys.append(positions)
             values.append(numbers)
         if not keys:
@@ -346,77 +351,33 @@ class _FactoredFile:
 
     # -------------------------------------------------------------------------------- the problem
 
-    def problem(self) -> Problem:
-        """The latent MDP: hidden variables are the context, observed ones what is seen."""
-        hidden = [v for v in self.states if not v.observed]
-        observed = [v for v in self.states if v.observed]
-        moving = [v.before for v in hidden if not self._is_static(v)]
-        if moving and observed:
-            raise FormatError(
-                f"it is no latent MDP: the hidden variable {moving[0]!r} moves, and only a hidden "
-                "variable that stays as it is can be a context"
-            )
-        start = self._start()
+    def pomdp(self) -> Pomdp:
+        """Everything that can happen; the fully observed variables are the visible part."""
         steps = self._steps()
-        reward = self._reward(steps)
-        declared = Declared(
+        start, size = self._start(), int(np.prod([len(v.values) for v in self.states]))
+        first = np.bincount(
+            self._index([v.before for v in self.states], start.columns), start.probability, size
+        )
+        columns = np.unravel_index(np.arange(size), [len(v.values) for v in self.states])
+        return Pomdp(
             self.discount,
             int(np.prod([len(v.values) for v in self.actions])),
-            static_pomdp.distinct_names(self._names(self.actions)),
-            self._names(self.observations) if self.observations else None,
+            self._names(self.actions),
+            self._names(self.observations),
+            [
+                Variable(v.before if len(self.states) > 1 else "", v.values, column, v.observed)
+                for v, column in zip(self.states, columns)
+            ],
+            first / first.sum(),
+            Events(
+                self._index([v.before for v in self.states], steps.columns),
+                self._index([v.before for v in self.actions], steps.columns),
+                self._index([v.after for v in self.states], steps.columns),
+                self._index([v.before for v in self.observations], steps.columns),
+                steps.probability,
+                self._reward(steps),
+            ),
         )
-        if not observed:  # contexts are looked for
-            size = int(np.prod([len(v.values) for v in self.states]))
-            states = self._index([v.before for v in self.states], start.columns)
-            first = np.bincount(states, start.probability, size)
-            events = self._events(np.zeros(reward.size, np.int64), self.states, steps, reward)
-            names = self._names(self.states)
-            return static_pomdp.find_contexts(declared, events, first / first.sum(), names)
-        contexts = self._index([v.before for v in hidden], start.columns)
-        looks = self._index([v.before for v in observed], start.columns)
-        possible, m = np.unique(contexts, return_inverse=True)
-        V = int(np.prod([len(v.values) for v in observed]))
-        first = np.bincount(m.ravel() * V + looks, start.probability, possible.size * V)
-        first = first.reshape(possible.size, V)
-        weights = first.sum(axis=1)
-        context = self._index([v.before for v in hidden], steps.columns)
-        position = np.minimum(np.searchsorted(possible, context), possible.size - 1)
-        possible_here = possible[position] == context
-        events = static_pomdp.take(self._events(position, observed, steps, reward), possible_here)
-        reached = static_pomdp.reachable(events, first.sum(axis=0) > 0.0)
-        called = self._names(hidden)
-        return Problem(
-            declared,
-            static_pomdp.take(events, reached[events.state]),
-            weights / weights.sum(),
-            first / weights[:, None],
-            static_pomdp.distinct_names([called[i] for i in possible]),
-            self._names(observed),
-        )
-
-    def _events(
-        self, context: Integers, states: list[_Variable], steps: _Joined, reward: Floats
-    ) -> Events:
-        """Everything that can happen, with some of the variables as the state."""
-        return Events(
-            context,
-            self._index([v.before for v in states], steps.columns),
-            self._index([v.before for v in self.actions], steps.columns),
-            self._index([v.after for v in states], steps.columns),
-            self._index([v.before for v in self.observations], steps.columns),
-            steps.probability,
-            reward,
-        )
-
-    def _is_static(self, variable: _Variable) -> bool:
-        """Whether a variable keeps its value, whatever its parents are."""
-        table = self.moves.get(variable.after)
-        if table is None:
-            raise FormatError(f"there is no transition of {variable.after!r}")
-        if variable.before not in table.axes:
-            return len(variable.values) == 1
-        axis = table.axes.index(variable.before)
-        return bool((table.cells[:, axis] == table.cells[:, -1]).all())
 
     def _names(self, variables: list[_Variable]) -> list[str]:
         """What each joint value is called."""
@@ -437,8 +398,7 @@ class _FactoredFile:
         """The joint distribution of the state at the start."""
         empty = _Joined({"": np.zeros(1, np.int64)}, np.ones(1))
         joint = self._product(empty, {v.before: v for v in self.states}, self.first)
-        if abs(joint.probability.sum() - 1.0) > TOLERANCE:
-            raise FormatError(f"the initial belief sums to {joint.probability.sum():.9g}, not to 1")
+        check_sum(float(joint.probability.sum()), "the initial belief")
         return joint
 
     def _steps(self) -> _Joined:
@@ -453,13 +413,10 @@ class _FactoredFile:
         joined = self._product(joined, {v.after: v for v in self.observations}, self.sights)
         totals = self._index(names, joined.columns)
         sums = np.bincount(totals, joined.probability, int(np.prod(sizes)))
-        wrong = np.abs(sums - 1.0) > TOLERANCE
-        if wrong.any():
-            values = np.unravel_index(int(np.argmax(wrong)), sizes)
-            assignment = " ".join(self.values[n][int(i)] for n, i in zip(names, values))
-            raise FormatError(
-                f"what follows {assignment!r:.80} has probability {sums[wrong][0]:.9g}, must be 1"
-            )
+        worst = int(np.argmax(np.abs(sums - 1.0)))
+        values = np.unravel_index(worst, sizes)
+        assignment = " ".join(self.values[n][int(i)] for n, i in zip(names, values))
+        check_sum(float(sums[worst]), f"what follows {assignment!r:.80}")
         return joined
 
     def _product(
@@ -494,7 +451,7 @@ class _FactoredFile:
     ) -> tuple[Integers, Integers]:
         """Pairs of an assignment and an entry of a table that agree on some variables."""
         entries = dict(zip(table.axes, table.cells.T))
-        return static_pomdp.join(
+        return determined_pomdp.join(
             self._index(axes, {"": joined.probability, **joined.columns}),
             self._index(axes, {"": table.numbers, **entries}),
         )

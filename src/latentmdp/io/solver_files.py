@@ -33,9 +33,15 @@ from numpy.typing import NDArray
 from latentmdp._util import Floats, Integers, storage
 from latentmdp.errors import FormatError
 from latentmdp.io import json
-from latentmdp.io.static_pomdp import Problem, latent_mdp
+from latentmdp.io.determined_pomdp import Pomdp, latent_mdp
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes, row_sums
+
+MAX_STATES = 1 << 17
+"""States of a latent MDP that is looked for in a file of others, unless more are allowed."""
+
+CHECKER_SUFFIXES = (".prism", ".nm", ".pm", ".jani", ".drn", ".umb")
+"""Files of model checkers, which `latentmdp.io.storm` reads."""
 
 _TEXT = "latentmdp carries its model in the next {} lines; sha256 {}"
 _MARK = re.compile(_TEXT.format(r"(\d{1,9})", "([0-9a-f]{64})").encode())
@@ -213,16 +219,20 @@ def read_model(stream: BinaryIO, comments: Comments) -> LatentMDP | None:
 
 
 def read_file(
-    stream: BinaryIO, comments: Comments, horizon: int | None, problem: Callable[[bytes], Problem]
+    stream: BinaryIO,
+    comments: Comments,
+    horizon: int | None,
+    max_states: int,
+    pomdp: Callable[[bytes], Pomdp],
 ) -> LatentMDP:
-    """The model in a file's comments, or the latent MDP that `problem` finds in its text."""
+    """The model in a file's comments, or the latent MDP that is the `pomdp` of its text."""
     model = read_model(stream, comments)
     if model is not None:
         return model if horizon is None else model.replace(horizon=horizon)
     size = storage.file_size(stream)
     if size > storage.MAX_TEXT:
         raise FormatError(f"{size:,} bytes of text; at most {storage.MAX_TEXT:,} are read")
-    return latent_mdp(problem(stream.read()), horizon)
+    return latent_mdp(pomdp(stream.read()), horizon, max_states)
 
 
 def _comment(stream: BinaryIO, comments: Comments, room: int) -> bytes | None:

@@ -21,7 +21,9 @@ def command(
 
     Models as .pomdp and .pomdpx are for other solvers; unless they have no end, the time is part of
     their state. Options that the command does not know say how to read a table or a POMDP of
-    others: `--horizon 50 --discount 0.9`, `--horizon none`, `--observed false`.
+    others: `--horizon 50 --discount 0.9`, `--horizon none`, `--observed false`. Models of PRISM and
+    Storm (.prism, .jani, .drn, .umb, or a folder with one file for each context) are read by
+    stormpy: `latentmdp convert m.prism m.npz --hidden N=2..80 --goal '"done"' --horizon 50`.
 
     Example: `latentmdp convert m.npz m.pomdpx`
 

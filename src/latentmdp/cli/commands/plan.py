@@ -16,7 +16,7 @@ from latentmdp.cli.screen import Screen
 def command(
     screen: Screen,
     context: typer.Context,
-    model: options.ModelFile,
+    source: options.ModelSource,
     method: Annotated[
         str, options.completed(*PLANNERS, help=f"Which planner: {', '.join(PLANNERS)}.")
     ] = "qmdp",
@@ -33,6 +33,8 @@ def command(
     that the command does not know are handed on to the planner.
 
     With `--objective` the method is `robust`, and the bounds are those of the objective.
+
+    A model of PRISM: `latentmdp plan m.prism --hidden N=2..80 --goal '"done"' --horizon 50`.
 
     Example: `latentmdp plan m.npz --method hsvi --gap 0.01 --time-limit 60 --out policy.npz`
 
@@ -54,7 +56,8 @@ def command(
     settings = {"gap": gap, "time_limit": time_limit, "objective": objective, "level": level}
     more = {name: value for name, value in settings.items() if value is not None}
     solver = planner(method, **more, **handed_on(context))
-    world, doing = options.load_model(model), f"planning with {method}"
+    model = source.model
+    world, doing = source.load(), f"planning with {method}"
     watched = takes(method, "on_progress")
     with screen.closing_bounds(doing) if watched else screen.progress(doing) as show:
         plan = (replace(solver, on_progress=show) if watched else solver).plan(world)

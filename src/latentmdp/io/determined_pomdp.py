@@ -1,0 +1,613 @@
+"""Latent MDPs among the POMDPs of other programs: the hidden state follows from what was seen.
+
+A POMDP is given as the list of what can happen: (x, a, x', o) with a probability and a reward. A
+part of the state may be visible. A *sight* is the visible part of x' together with o. The POMDP is
+a latent MDP if, given the state in which an episode began, what was done and what was seen, the
+state is known: the context is then the hidden part of the first state. That is so if no state that
+can be reached has two successors with the same sight.
+
+The states of the latent MDP are nodes, found breadth first: the state in which each context would
+be, or that the context is impossible. Vectors of states that nowhere contradict one another and
+come with the same sight are one node. Where several sights lead to the same node and say different
+things about the context, the sight becomes part of the state. Contexts that are in different states
+nowhere, but for a first node that is never entered again, are joined: they differ in how an episode
+begins only. So a hidden part that never moves, a rock that is known to be bad once it was sampled,
+and a flat list of states in which contexts have to be found are all the same to this.
+
+Two things are read as what they stand for. A first state that is left for ever, and from which the
+same states follow whatever is done, is a draw before the episode: each successor is a context. And
+a hidden state that is drawn anew as at the start begins another episode: this one ends.
+
+Rewards of a POMDP are not observed: their means become the bonus, and the only reward value is 0. A
+node that nothing leaves and that pays nothing is terminal.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentmdp._util import Flags, Floats, Integers, require_memory, segments
+from latentmdp.errors import FormatError
+from latentmdp.model import LatentMDP
+from latentmdp.outcomes import Outcomes
+
+MAX_EVENTS = 5_000_000
+"""What can happen in a file's problem, at most: (x, a, x', o) with a probability above zero."""
+
+TOLERANCE = 1e-5
+"""How far the probabilities in a file may be from summing to one: people round them."""
+
+_ROUGH = 0.0101
+"""How far they may be with a warning: three thirds of two digits are .99."""
+
+
+class Events(NamedTuple):
+    """What can happen, one entry each: in `state` under `action`."""
+
+    state: Integers
+    action: Integers
+    next_state: Integers
+    observation: Integers
+    probability: Floats
+    reward: Floats
+
+
+class Variable(NamedTuple):
+    """A part of the state: what its values are called, and its value in every state, (X,)."""
+
+    name: str  # empty where there is only one
+    values: Sequence[str]
+    column: Integers
+    is_visible: bool
+
+
+class Pomdp(NamedTuple):
+    """A POMDP of X states: what can happen, and how an episode begins."""
+
+    discount: float
+    n_actions: int
+    action_names: Sequence[str]
+    observation_names: Sequence[str]
+    variables: Sequence[Variable]
+    first: Floats  # (X,)
+    events: Events
+
+    def part(self, visible: bool) -> Integers:
+        """The visible or the hidden part of every state, as one number."""
+        number = np.zeros(self.first.size, np.int64)
+        for variable in self.variables:
+            if variable.is_visible == visible:
+                number = number * (int(variable.column.max()) + 1) + variable.column
+        return number
+
+    def state_name(self, x: int) -> str:
+        """What a state is called."""
+        return " ".join(v.values[v.column[x]] for v in self.variables)
+
+
+def take(events: Events, index: NDArray[np.integer] | Flags) -> Events:
+    """Some of the events."""
+    columns: list[Any] = [np.asarray(column)[index] for column in events]
+    return Events(*columns)
+
+
+def as_number(token: str) -> float:
+    """The finite number that a word of a file is."""
+    try:
+        value = float(token)
+    except ValueError:
+        raise FormatError(f"{token!r:.60} is no number") from None
+    if not -np.inf < value < np.inf:
+        raise FormatError(f"{token!r:.60} is not finite")
+    return value
+
+
+def as_chances(tokens: Sequence[str], what: str) -> Floats:
+    """Words of a file as probabilities."""
+    values = np.array([as_number(token) for token in tokens])
+    if (values < 0.0).any() or (values > 1.0 + TOLERANCE).any():
+        raise FormatError(f"{what:.80}: probabilities lie in [0, 1]")
+    return values
+
+
+def check_sum(total: float, what: str) -> None:
+    """Refuse probabilities that do not sum to one; warn where they nearly do."""
+    if abs(total - 1.0) > _ROUGH:
+        raise FormatError(f"{what} sums to {total:.9g}, must sum to 1")
+    if abs(total - 1.0) > TOLERANCE:
+        warnings.warn(f"{what} sums to {total:.9g}: it was made to sum to 1", stacklevel=2)
+
+
+def join(keys: Integers, table_keys: Integers) -> tuple[Integers, Integers]:
+    """Pairs (i, j) with keys[i] == table_keys[j], by i; refused where there are too many."""
+    order = np.argsort(table_keys, kind="stable")
+    ordered = table_keys[order]
+    low, high = np.searchsorted(ordered, keys, "left"), np.searchsorted(ordered, keys, "right")
+    counts = high - low
+    if counts.sum() > MAX_EVENTS:
+        raise FormatError(f"more than {MAX_EVENTS:,} different things can happen in it")
+    first = np.repeat(np.arange(keys.size), counts)
+    ends = np.cumsum(counts)
+    within = np.arange(first.size) - np.repeat(ends - counts, counts)
+    return first, order[low[first] + within]
+
+
+# ------------------------------------------------------- what a POMDP says between the lines
+
+
+class _Groups(NamedTuple):
+    """Events in the order of (x, a, sight), and how they are grouped by it."""
+
+    events: Events
+    group: Integers  # of each event
+    undetermined: Flags  # of each group: whether several states are possible
+
+
+def _grouped(pomdp: Pomdp) -> _Groups:
+    events, A, Y = pomdp.events, pomdp.n_actions, len(pomdp.observation_names)
+    sight = pomdp.part(visible=True)[events.next_state] * Y + events.observation
+    row = events.state * A + events.action
+    order = np.lexsort((events.next_state, sight, row))
+    row, sight = row[order], sight[order]
+    new = np.append(True, (np.diff(row) != 0) | (np.diff(sight) != 0))[: row.size]
+    group, ordered = np.cumsum(new) - 1, take(events, order)
+    differs = ~new & np.append(True, np.diff(ordered.next_state) != 0)[: row.size]
+    return _Groups(ordered, group, np.bincount(group, differs) > 0)
+
+
+def _with_ends(pomdp: Pomdp, groups: _Groups) -> Pomdp:
+    """Where the hidden state is drawn anew as at the start, the episode ends."""
+    events, group, undetermined = groups
+    seen = pomdp.part(visible=True)
+    share = pomdp.first / np.maximum(np.bincount(seen, pomdp.first), 1e-300)[seen]
+    total = np.bincount(group, events.probability)
+    conditional = events.probability / total[group]
+    expected = share[events.next_state]
+    differs = np.bincount(group, np.abs(conditional - expected) > TOLERANCE)
+    covered = np.bincount(group, expected)
+    ends = undetermined & (differs == 0.0) & (np.abs(covered - 1.0) < TOLERANCE)
+    if not ends.any():
+        return pomdp
+    begins = np.flatnonzero(np.append(True, np.diff(group) != 0))[ends]
+    after = sorted({pomdp.action_names[a] for a in events.action[begins]})
+    warnings.warn(
+        f"after {', '.join(after):.200} the hidden state is drawn anew: read as the end of the "
+        "episode",
+        stacklevel=2,
+    )
+    end, A = pomdp.first.size, pomdp.n_actions
+    paid = np.bincount(group, conditional * events.reward)
+    ending = take(events, begins)._replace(
+        next_state=np.full(begins.size, end), probability=total[ends], reward=paid[ends]
+    )
+    for_ever = Events(
+        np.full(A, end), np.arange(A), np.full(A, end), np.full(A, len(pomdp.observation_names)),
+        np.ones(A), np.zeros(A),
+    )  # fmt: skip
+    others = take(events, ~ends[group])
+    return pomdp._replace(
+        observation_names=[*pomdp.observation_names, "end"],
+        variables=[
+            v._replace(values=[*v.values, "end"], column=np.append(v.column, len(v.values)))
+            for v in pomdp.variables
+        ],
+        first=np.append(pomdp.first, 0.0),
+        events=Events(*(np.concatenate(parts) for parts in zip(others, ending, for_ever))),
+    )
+
+
+def _with_draws(pomdp: Pomdp, groups: _Groups) -> Pomdp:
+    """A first state that is left for ever, whatever is done, as a draw before the episode."""
+    events, group, undetermined = groups
+    open_ = np.unique(events.state[undetermined[group]])
+    entered = np.isin(open_, events.next_state)
+    drawn = open_[(pomdp.first[open_] > 0.0) & ~entered]
+    copies: list[tuple[int, int, float]] = []  # (first state, its successor, probability)
+    for x in drawn.tolist():
+        here = take(events, events.state == x)
+        successors, k = np.unique(here.next_state, return_inverse=True)
+        law = np.zeros((pomdp.n_actions, successors.size))
+        np.add.at(law, (here.action, k.ravel()), here.probability)
+        law = law[law.any(axis=1)]  # of the actions that are offered
+        if np.abs(law - law[0]).max() <= TOLERANCE:
+            copies += [(x, int(n), float(pomdp.first[x] * p)) for n, p in zip(successors, law[0])]
+    if not copies:
+        return pomdp
+    origin, target, weight = (np.array(column) for column in zip(*copies))
+    X, number = pomdp.first.size, np.arange(len(copies))
+    chance = weight / pomdp.first[origin]
+    i, j = join(origin * X + target, events.state * X + events.next_state)
+    opening = take(events, j)._replace(
+        state=X + number[i], probability=events.probability[j] / chance[i]
+    )
+    others = take(events, ~np.isin(events.state, origin))
+    first = np.append(pomdp.first, weight)
+    first[origin] = 0.0
+    return pomdp._replace(
+        variables=[
+            v._replace(column=np.append(v.column, v.column[origin])) for v in pomdp.variables
+        ],
+        first=first,
+        events=Events(*(np.concatenate(parts) for parts in zip(others, opening))),
+    )
+
+
+def _require_determined(pomdp: Pomdp, groups: _Groups) -> Integers:
+    """The states that can be reached, in the order of a search; refused where one is not known."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import breadth_first_order
+
+    events, group, undetermined = groups
+    X, begin = pomdp.first.size, np.flatnonzero(pomdp.first)
+    # One more state, X, from which the first ones follow.
+    rows = np.append(events.state, np.full(begin.size, X))
+    columns = np.append(events.next_state, begin)
+    graph = coo_array((np.ones(rows.size), (rows, columns)), shape=(X + 1, X + 1)).tocsr()
+    order, before = breadth_first_order(graph, X, return_predecessors=True)
+    open_ = np.zeros(X + 1, np.bool_)
+    open_[events.state[undetermined[group]]] = True
+    if not open_[order].any():
+        return order[1:].astype(np.int64)
+    x = int(order[np.argmax(open_[order])])
+    e = int(np.argmax((events.state == x) & undetermined[group]))
+    path, alternatives = [e], events.next_state[group == group[e]]
+    while before[x] != X:
+        last, x = x, int(before[x])
+        path.insert(0, int(np.argmax((events.state == x) & (events.next_state == last))))
+    told = "; ".join(_told(pomdp, take(events, np.array([e]))) for e in path)
+    one, two = alternatives[:2].tolist()
+    moving = next(v.name for v in pomdp.variables if v.column[one] != v.column[two])
+    raise FormatError(
+        f"it is no latent MDP: from {pomdp.state_name(x)!r:.80}, after {told:.400}, the state may "
+        f"be {pomdp.state_name(one)!r:.80} or {pomdp.state_name(two)!r:.80}, so "
+        f"{f'the hidden variable {moving!r}' if moving else 'what is hidden'} moves"
+    )
+
+
+def _told(pomdp: Pomdp, event: Events) -> str:
+    """An action and what is seen after it, in words."""
+    x, visible = int(event.next_state[0]), [v for v in pomdp.variables if v.is_visible]
+    seen = [v.values[v.column[x]] for v in visible]
+    if len(pomdp.observation_names) > 1 or not seen:
+        seen.append(pomdp.observation_names[event.observation[0]])
+    return f"{pomdp.action_names[event.action[0]]} and {' '.join(seen)!r}"
+
+
+# ------------------------------------------------------------------------------------- the nodes
+
+
+class _Problem(NamedTuple):
+    """The states that can be reached, numbered anew, with their rows for the kernels."""
+
+    pomdp: Pomdp
+    starts: Integers  # (X A + 1,)
+    sight: Integers  # (n,), numbered from 0
+    sights: Integers  # (2, Y): visible part and observation of each sight
+    context: Integers  # (X,): of the first states, -1 for others
+
+
+def _reached(pomdp: Pomdp, order: Integers) -> _Problem:
+    A, X = pomdp.n_actions, order.size
+    number = np.full(pomdp.first.size, -1)
+    number[order] = np.arange(X)
+    events = take(pomdp.events, number[pomdp.events.state] >= 0)
+    events = events._replace(state=number[events.state], next_state=number[events.next_state])
+    events = take(events, np.argsort(events.state * A + events.action, kind="stable"))
+    row = events.state * A + events.action
+    totals = np.bincount(row, events.probability, X * A)
+    pomdp = pomdp._replace(
+        variables=[v._replace(column=v.column[order]) for v in pomdp.variables],
+        first=pomdp.first[order] / pomdp.first[order].sum(),
+        events=events._replace(probability=events.probability / totals[row]),
+    )
+    # What is possible is seen: states with the same visible part have the same actions.
+    looks, look = np.unique(pomdp.part(visible=True), return_inverse=True)
+    offered = np.zeros((looks.size, A), np.bool_)
+    offered[look.ravel()[events.state], events.action] = True
+    missing = offered[look.ravel()] & (totals == 0.0).reshape(X, A)
+    if missing.any():
+        x, a = (int(i) for i in np.argwhere(missing)[0])
+        raise FormatError(
+            f"nothing follows action {pomdp.action_names[a]} in {pomdp.state_name(x)}, but in "
+            "other states that look the same"
+        )
+    Y = len(pomdp.observation_names)
+    seen = pomdp.part(visible=True)[events.next_state] * Y + events.observation
+    sights, sight = np.unique(seen, return_inverse=True)
+    context = np.full(X, -1)
+    begin = np.flatnonzero(pomdp.first)
+    hidden = pomdp.part(visible=False)[begin]
+    # Where nothing is visible every first state is a context; draws may share their hidden part.
+    together = np.stack([hidden, pomdp.part(visible=True)[begin]])
+    if np.unique(together, axis=1).shape[1] < begin.size:
+        hidden = np.arange(begin.size)
+    _, context[begin] = np.unique(hidden, return_inverse=True)
+    starts = np.searchsorted(row, np.arange(X * A + 1))
+    return _Problem(pomdp, starts, sight.ravel(), np.stack(np.divmod(sights, Y)), context)
+
+
+class _Nodes(NamedTuple):
+    """The nodes, and by rows i A + a what can be seen there and which node it leads to."""
+
+    vectors: NDArray[np.int32]  # (N, M)
+    first: Integers  # nodes in which an episode begins
+    row_starts: Integers  # (N A + 1,)
+    seen: Integers
+    target: Integers
+    split: Flags  # (N,): whether the sight is part of the state
+
+
+def _nodes(problem: _Problem, max_states: int) -> _Nodes:
+    """The nodes, breadth first."""
+    from latentmdp.io import kernels
+
+    pomdp, events = problem.pomdp, problem.pomdp.events
+    A, M, Y = pomdp.n_actions, int(problem.context.max()) + 1, problem.sights.shape[1]
+    begin = np.flatnonzero(pomdp.first)
+    visible = pomdp.part(visible=True)[begin]
+    shown, of_start = np.unique(visible, return_inverse=True)
+    vectors = np.full((max(64, 2 * shown.size), M), -1, np.int32)
+    vectors[of_start.ravel(), problem.context[begin]] = begin
+    open_ = np.zeros(len(vectors), np.bool_)
+    open_[: shown.size] = True
+    heads = np.full(Y, -1)
+    links, linked = np.empty(64 + 2 * Y, np.int64), np.empty(64 + 2 * Y, np.int64)
+    sizes = np.array([shown.size, 0, 0])
+    # A first node is where its visible part is seen, whatever else is.
+    is_shown = np.isin(problem.sights[0], shown) & any(v.is_visible for v in pomdp.variables)
+    for y in np.flatnonzero(is_shown):
+        links[sizes[1]], linked[sizes[1]] = -1, np.searchsorted(shown, problem.sights[0, y])
+        heads[y] = sizes[1]
+        sizes[1] += 1
+    keys, nodes = np.zeros(1 << 10, np.uint64), np.zeros(1 << 10, np.int32)
+    rows = (A, problem.starts, problem.sight, events.next_state)
+    widest = int(np.diff(problem.starts).max())
+    while True:
+        done = kernels.explore(
+            *rows, widest, vectors, open_, heads, links, linked, keys, nodes, sizes
+        )
+        if sizes[0] > max_states:
+            raise FormatError(
+                f"as a latent MDP it has more than {max_states:,} states of {M:,} contexts: "
+                "load(path, max_states=...) allows more"
+            )
+        if done:
+            break
+        room = len(vectors) if sizes[0] == len(vectors) else 0
+        require_memory(16.0 * M * room, f"a search for nodes of {M:,} contexts")
+        vectors = np.concatenate([vectors, np.full((room, M), -1, np.int32)])
+        open_ = np.append(open_, np.zeros(room, np.bool_))
+        if sizes[1] == links.size:
+            links, linked = (np.append(part, np.empty_like(part)) for part in (links, linked))
+        if 2 * (sizes[2] + 2) > keys.size:
+            larger = np.zeros(2 * keys.size, np.uint64), np.zeros(2 * keys.size, np.int32)
+            kernels.rehash(keys, nodes, *larger)
+            keys, nodes = larger
+    vectors = vectors[: sizes[0]]
+    N = len(vectors)
+    row_starts, split = np.empty(N * A + 1, np.int64), np.zeros(N, np.bool_)
+    table = (*rows, events.probability, widest, vectors, keys, nodes, heads, row_starts)
+    n = kernels.list_entries(*table, np.empty(0, np.int64), np.empty(0, np.int64), split)
+    seen, target = np.empty(n, np.int64), np.empty(n, np.int64)
+    kernels.list_entries(*table, seen, target, split)
+    return _Nodes(vectors, np.arange(shown.size), row_starts, seen, target, split)
+
+
+# -------------------------------------------------------------------------------------- the model
+
+
+def latent_mdp(pomdp: Pomdp, horizon: int | None, max_states: int) -> LatentMDP:
+    """The model of a POMDP; without a horizon it has no end.
+
+    Raises
+    ------
+    FormatError
+        If a hidden state is not determined, with the shortest sequence of actions and observations
+        after which it is not, or if there are more than `max_states` nodes.
+    """
+    if not horizon and pomdp.discount >= 1.0:
+        raise FormatError(
+            "its discount is 1, so it needs an end: load(path, horizon=...) gives it one"
+        )
+    groups = _grouped(pomdp)
+    for reading in (_with_ends, _with_draws):
+        if groups.undetermined.any():
+            pomdp = reading(pomdp, groups)
+            groups = _grouped(pomdp)
+    problem = _reached(pomdp, _require_determined(pomdp, groups))
+    return _model(problem, _nodes(problem, max_states), horizon)
+
+
+def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
+    from latentmdp.io import kernels
+
+    pomdp, events = problem.pomdp, problem.pomdp.events
+    A, N = pomdp.n_actions, len(nodes.vectors)
+    row = np.repeat(np.arange(N * A), np.diff(nodes.row_starts))
+    node = row // A
+    reached, entered = _reached_nodes(nodes, node)
+    terminal = _terminal(problem, nodes, node)
+    if terminal[reached].all():
+        terminal[:] = False
+    nodes = _with_one_end(problem, nodes, terminal)
+    reached, entered = _reached_nodes(nodes, node)
+    # A state is a node, or a node and the sight that came with it; -1: none came.
+    came = np.where(nodes.split[nodes.target], nodes.seen, -1)
+    live = reached[node] & ~terminal[node]
+    keys = np.stack(
+        [np.append(nodes.first, nodes.target[live]), np.append(nodes.first * 0 - 1, came[live])]
+    )
+    pairs, number = np.unique(keys, axis=1, return_inverse=True)
+    S, arrival = pairs.shape[1], np.full(row.size, -1)
+    arrival[live] = number.ravel()[nodes.first.size :]
+    # The outcomes of a row in rising order of the next state; sights to the same one are added.
+    order = np.lexsort((arrival, row))
+    new = np.append(True, (np.diff(row[order]) != 0) | (np.diff(arrival[order]) != 0))
+    outcome = np.empty(row.size, np.int64)
+    outcome[order] = np.cumsum(new) - 1
+    of_row = np.searchsorted(row[order][new], np.arange(N * A + 1))
+    place = outcome - of_row[row]
+    counts = np.diff(of_row).reshape(N, A) * ~terminal[:, None]
+    starts = np.concatenate([[0], np.cumsum(counts[pairs[0]].ravel())])
+    copied = (pairs[0][:, None] * A + np.arange(A))[~terminal[pairs[0]]].ravel()
+    _, position = segments(of_row, copied)
+    group, weights, initial, share, mixed_as = _groups(problem, nodes, reached, entered)
+    G = weights.size
+    require_memory(
+        8.0 * G * (float(starts[-1]) + float(S) * A),
+        f"a latent MDP of {G:,} contexts, {S:,} states and {starts[-1]:,} outcomes",
+    )
+    probs, bonus = np.zeros((int(starts[-1]), G)), np.zeros((G, S, A))
+    members = np.argsort(group, kind="stable")
+    kernels.fill_rows(
+        A, problem.starts, problem.sight, events.probability, events.reward, nodes.vectors,
+        nodes.row_starts, nodes.seen, place, mixed_as, share, members,
+        np.searchsorted(group[members], np.arange(G + 1)), np.ascontiguousarray(pairs[0]), starts,
+        probs, bonus, np.empty(problem.sights.shape[1], np.int64),
+    )  # fmt: skip
+    begin = np.zeros((G, S))
+    begin[:, number.ravel()[: nodes.first.size]] = initial
+    next_state = arrival[order][new][position].astype(np.int32)
+    table = Outcomes(starts, next_state, np.zeros(position.size, np.int32), probs)
+    allowed = counts[pairs[0]] > 0
+    others = {
+        "horizon": horizon,
+        "discount": pomdp.discount,
+        "initial": begin,
+        "weights": weights,
+        "context_names": _context_names(problem, group),
+        "action_names": distinct_names(pomdp.action_names),
+        "state_names": _state_names(problem, nodes, pairs, live),
+    }
+    # Table and bonus are right by construction, and as large as may be: no copies are made.
+    model = LatentMDP._of_table(table.frozen(), allowed, np.zeros(1), "state-action", others)
+    return LatentMDP._trusted(model, bonus=bonus)
+
+
+def _reached_nodes(nodes: _Nodes, node: Integers) -> tuple[Flags, Flags]:
+    """Which nodes an episode can be in, and which of them are entered on the way."""
+    reached = np.zeros(len(nodes.vectors), np.bool_)
+    reached[nodes.first] = True
+    while True:
+        entered = np.zeros_like(reached)
+        entered[nodes.target[reached[node]]] = True
+        if not (entered & ~reached).any():
+            return reached, entered
+        reached |= entered
+
+
+def _terminal(problem: _Problem, nodes: _Nodes, node: Integers) -> Flags:
+    """Which nodes nothing leaves, and where nothing is paid."""
+    stays = np.ones(len(nodes.vectors), np.bool_)
+    stays[node[nodes.target != node]] = False
+    pays = np.zeros(problem.pomdp.first.size + 1, np.bool_)  # the last is that of no state, -1
+    pays[problem.pomdp.events.state[problem.pomdp.events.reward != 0.0]] = True
+    stays[stays] = ~pays[nodes.vectors[stays]].any(axis=1)
+    return stays
+
+
+def _with_one_end(problem: _Problem, nodes: _Nodes, terminal: Flags) -> _Nodes:
+    """What leads to a terminal node leads to the first of those with the same visible part."""
+    if not any(v.is_visible for v in problem.pomdp.variables):
+        return nodes
+    ends = np.flatnonzero(terminal)
+    seen = problem.pomdp.part(visible=True)[nodes.vectors[ends].max(axis=1)]
+    _, first, number = np.unique(seen, return_index=True, return_inverse=True)
+    leader = np.arange(len(nodes.vectors))
+    leader[ends] = ends[first[number.ravel()]]
+    return nodes._replace(target=leader[nodes.target])
+
+
+def _groups(
+    problem: _Problem, nodes: _Nodes, reached: Flags, entered: Flags
+) -> tuple[Integers, Floats, Floats, Floats, Integers]:
+    """Contexts that are nowhere in different states are one: the group of each context (M,).
+
+    And weights (G,) and probabilities of the first nodes (G, k); how contexts are mixed in first
+    nodes that are never entered, (k, M), and which row of it a node has, -1 for none.
+    """
+    from latentmdp.io import kernels
+
+    first = nodes.vectors[nodes.first]
+    chance = np.append(problem.pomdp.first, 0.0)[first]  # (k, M)
+    columns = np.ascontiguousarray(nodes.vectors[reached & entered].T)
+    group = np.empty(columns.shape[0], np.int64)
+    if any(v.is_visible for v in problem.pomdp.variables):  # contexts are what the file says
+        G = group.size
+        group[:] = np.arange(G)
+    else:
+        G = kernels.join_contexts(columns, group)
+    joint = np.stack([np.bincount(group, part, G) for part in chance], axis=1)
+    weights = joint.sum(axis=1)
+    mixed_as = np.full(len(nodes.vectors), -1)
+    mixed_as[nodes.first] = np.where(entered[nodes.first], -1, np.arange(nodes.first.size))
+    return group, weights / weights.sum(), joint / weights[:, None], chance, mixed_as
+
+
+# -------------------------------------------------------------------------------------- the names
+
+
+def distinct_names(names: Sequence[str]) -> list[str] | None:
+    """The names, or None if two are the same or if they are mere numbers."""
+    plain = all(name == str(i) for i, name in enumerate(names))
+    return None if plain or len(set(names)) < len(names) else list(names)
+
+
+def _context_names(problem: _Problem, group: Integers) -> list[str] | None:
+    """The hidden part of the first state, where a context is not made of several."""
+    if np.unique(group).size < group.size:
+        return None
+    names = [""] * group.size
+    for x in np.flatnonzero(problem.context >= 0):
+        hidden = (v for v in problem.pomdp.variables if not v.is_visible)
+        names[problem.context[x]] = " ".join(v.values[v.column[x]] for v in hidden)
+    return distinct_names(names)
+
+
+def _state_names(
+    problem: _Problem, nodes: _Nodes, pairs: Integers, live: Flags
+) -> list[str] | None:
+    """What is seen in each state: the visible part and, where it is part of the state, the sight.
+
+    Nodes that look the same are told apart by what is known of the hidden part. Where nothing is
+    visible, the observation that always and only comes with a node is its name.
+    """
+    pomdp, observed = problem.pomdp, problem.pomdp.observation_names
+    anyone = nodes.vectors.max(axis=1)[:, None]
+    vectors = np.where(nodes.vectors < 0, anyone, nodes.vectors)
+    looks, known = _words_of(pomdp, vectors, True), _words_of(pomdp, vectors, False)
+    count = Counter(looks[i] for i in np.unique(pairs[0]))
+    names = [f"{a} {b}".strip() if count[a] > 1 or not a else a for a, b in zip(looks, known)]
+    links = np.unique(np.stack([nodes.target[live], nodes.seen[live]]), axis=1)
+    once = np.bincount(links[0], minlength=len(names))[links[0]] == 1
+    once &= np.bincount(links[1], minlength=problem.sights.shape[1])[links[1]] == 1
+    for i, y in links[:, once].T:
+        names[i] = names[i] or observed[problem.sights[1, y]]
+    taken: Counter[str] = Counter()
+    distinct = []
+    for i, y in pairs.T:
+        name = names[i] or ("begin" if i in nodes.first else "node")
+        name += f" {observed[problem.sights[1, y]]}" if y >= 0 else ""
+        taken[name] += 1
+        distinct.append(name if taken[name] == 1 else f"{name} #{taken[name]}")
+    return distinct_names(distinct)
+
+
+def _words_of(pomdp: Pomdp, vectors: Integers, visible: bool) -> list[str]:
+    """What the visible parts of nodes are called, or what is known of the hidden ones."""
+    begin, words = np.flatnonzero(pomdp.first), [[""] * len(vectors)]
+    for variable in (v for v in pomdp.variables if v.is_visible == visible):
+        column = variable.column[vectors]
+        known = (column == column[:, :1]).all(axis=1)
+        if not visible and np.unique(variable.column[begin]).size == 1:
+            known &= column[:, 0] != variable.column[begin[0]]  # no news
+        label = f"{variable.name}=" if variable.name and not visible else ""
+        called = np.array([label + value for value in variable.values], object)
+        words.append(np.where(known, called[column[:, 0]], "").tolist())
+    return [" ".join(filter(None, row)) for row in zip(*words)]
