@@ -41,6 +41,13 @@ def test_it_learns_the_model_and_earns_what_q_mdp_earns() -> None:
     assert learned.logs.contexts is None
 
 
+@pytest.mark.parametrize("n_contexts", [2, "auto"])
+def test_a_cue_in_the_first_state_is_used(n_contexts: Any) -> None:
+    """Whoever ignores it earns 1/2: 60 episodes at .95 have a chance of 1e-14 then."""
+    run = quick(lm.make("cue", horizon=6), n_contexts=n_contexts, episodes=300)
+    assert run.returns[-60:].mean() > 0.95
+
+
 class Turned:
     """A lake whose actions are permuted."""
 

@@ -1,6 +1,7 @@
 """Named latent MDPs: `make("separated", delta=0.5, rng=0)`; `list_instances()` lists them all."""
 
 from latentmdp.instances import (
+    cue,
     deterministic,
     frozen_lake,
     hard,
@@ -18,6 +19,7 @@ from latentmdp.instances.registry import Instance, get_instance, list_instances,
 
 __all__ = [
     "Instance",
+    "cue",
     "deterministic",
     "frozen_lake",
     "get_instance",

@@ -25,7 +25,7 @@ after a few episodes, the next one has learned from them, and only the last one'
 
 What EM does not estimate by itself is chosen anew whenever the data have doubled: how many contexts
 there are (if that is to be found), whether rewards depend on the next state (if that is to be
-found), and how many pseudo-counts to use.
+found), whether the first state tells of the context, and how many pseudo-counts to use.
 
 A run is in one of these states, each a class below with what it needs. `plan` leaves `_FitDue`,
 `play` plays as the state says, and `absorb` goes on to the state that follows.
@@ -55,7 +55,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Arrays, RNGLike, arrays, philox_key
+from latentmdp._util import Arrays, RNGLike, arrays, philox_key, require_choice
 from latentmdp.estimation import (
     EM,
     FEW_CONTEXTS,
@@ -108,6 +108,7 @@ def learn(
     bonus: Bonus | VarianceBonus | None = VarianceBonus(),  # noqa: B008
     max_contexts: int = MAX_CONTEXTS,
     reward_model: Literal["state-action", "transition", "auto"] = "auto",
+    shared_initial: bool | Literal["auto"] = "auto",
     planner: Planner | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = False,
@@ -142,6 +143,9 @@ def learn(
     reward_model
         Whether a reward depends on (s, a), or on (s, a, s') as in most Gymnasium tables; "auto"
         decides by BIC, again each time the data have doubled.
+    shared_initial
+        Whether all contexts begin in the same states, so that the first state says nothing of the
+        context; "auto" decides by held-out likelihood, again each time the data have doubled.
     planner
         Makes the final plan; HSVI to a gap of 2 % within 10 seconds by default. While learning,
         plans are Q-MDP's, or PBVI's where Q-MDP falls short of its own bound.
@@ -163,6 +167,7 @@ def learn(
             bonus=bonus,
             max_contexts=max_contexts,
             reward_model=reward_model,
+            shared_initial=shared_initial,
             planner=planner,
             sampling=method == "sampling",
         )
@@ -191,6 +196,7 @@ class Refit(Learner):
     bonus: Bonus | VarianceBonus | None = VarianceBonus()  # noqa: RUF009
     max_contexts: int = MAX_CONTEXTS
     reward_model: Literal["state-action", "transition", "auto"] = "auto"
+    shared_initial: bool | Literal["auto"] = "auto"
     planner: Planner | None = None
     sampling: bool = False
 
@@ -198,6 +204,7 @@ class Refit(Learner):
         if self.n_contexts != "auto":
             arrays.positive_integer("n_contexts", self.n_contexts)
         require_reward_model(self.reward_model)
+        require_choice("shared_initial", self.shared_initial, (True, False, "auto"))
         if not 1.0 < self.growth < np.inf:
             raise ValueError(f"growth must be above 1 and finite, got {self.growth}")
         if not isinstance(self.bonus, Bonus | VarianceBonus | None):
@@ -230,6 +237,7 @@ class _ChosenStructure(NamedTuple):
     episodes: int
     n_contexts: int
     reward_model: RewardModel
+    shared_initial: bool
     pseudo_counts: float
     reward_pseudo_counts: float
 
@@ -451,9 +459,9 @@ class _Refitting(Learning[Trajectories]):
             "phases": phase_rows(self.phases),
         }
         if structure is not None and model is not None:
-            episodes, M, reward_model, *strengths = structure
+            episodes, M, reward_model, *rest = structure
             joint = float(reward_model == "transition")
-            saved["settled"] = np.array([episodes, M, joint, *strengths], dtype=np.float64)
+            saved["settled"] = np.array([episodes, M, joint, *rest], dtype=np.float64)
             fields = model.to_fields()
             saved |= {f"model_{name}": fields[name] for name in _MODEL if fields[name] is not None}
         return saved
@@ -474,11 +482,13 @@ class _Refitting(Learning[Trajectories]):
         self.phases = phases_of(saved)
         last_fit = _LastFit()
         if "settled" in saved:
-            episodes, M, by_transition, *strengths = saved["settled"].tolist()
+            episodes, M, by_transition, initial, *strengths = saved["settled"].tolist()
             if not (episodes >= 1 and M >= 1 and all(k >= 0 for k in strengths)):
                 raise ValueError("the structure chosen is out of range")
             reward_model: RewardModel = "transition" if by_transition else "state-action"
-            structure = _ChosenStructure(int(episodes), int(M), reward_model, *strengths)
+            structure = _ChosenStructure(
+                int(episodes), int(M), reward_model, bool(initial), *strengths
+            )
             fields = {name: saved.get(f"model_{name}") for name in _MODEL}
             others = {"horizon": self.space.horizon, "reward_values": self.space.reward_array}
             model = LatentMDP.from_fields({**fields, **others, "reward_model": reward_model})
@@ -550,8 +560,7 @@ def _next_fit(
     """
     structure, model = last
     if structure is not None and len(logs) < 2 * structure.episodes:
-        _, M, reward_model, *strengths = structure
-        return structure, _em_fit(learner, logs, M, reward_model, [model], rng, strengths)
+        return structure, _em_fit(learner, logs, *structure[1:3], [model], rng, structure)
     requested = learner.reward_model
     reward_model = "state-action" if requested == "auto" else requested
     if requested == "auto" and model is not None:
@@ -570,6 +579,7 @@ def _next_fit(
                 behaviour="shared",
                 shared_rewards="auto",
                 shared_transitions="auto",
+                shared_initial=learner.shared_initial,
                 reward_model=reward_model,
                 folds=2,
             )
@@ -580,9 +590,14 @@ def _next_fit(
         if structure is not None and structure[1:3] == (M, reward_model):
             # At most twice the strengths of the last time, as the data are: contexts once seen are
             # not given up.
-            strengths = [fit.pseudo_counts, fit.reward_pseudo_counts]
-            capped = [min(now, 2 * before) for now, before in zip(strengths, structure[3:])]
-            if capped != strengths:
+            now = _structure_of(fit, len(logs))
+            capped = now._replace(
+                pseudo_counts=min(now.pseudo_counts, 2 * structure.pseudo_counts),
+                reward_pseudo_counts=min(
+                    now.reward_pseudo_counts, 2 * structure.reward_pseudo_counts
+                ),
+            )
+            if capped != now:
                 fit = _em_fit(learner, logs, M, reward_model, [fit.model, None], rng, capped)
         if again or requested != "auto":
             break
@@ -590,8 +605,15 @@ def _next_fit(
         if better == reward_model:
             break
         least, reward_model, model = 1, better, fit.model
-    strengths = [fit.pseudo_counts, fit.reward_pseudo_counts]
-    return _ChosenStructure(len(logs), M, reward_model, *strengths), fit
+    return _structure_of(fit, len(logs)), fit
+
+
+def _structure_of(fit: Fit, episodes: int) -> _ChosenStructure:
+    """What a fit to so many episodes chose."""
+    strengths = (fit.pseudo_counts, fit.reward_pseudo_counts)
+    shared = "initial" in fit.shared
+    model = fit.model
+    return _ChosenStructure(episodes, model.n_contexts, model.reward_model, shared, *strengths)
 
 
 def _em_fit(
@@ -601,20 +623,22 @@ def _em_fit(
     reward_model: RewardModel,
     starts: Sequence[LatentMDP | None],
     rng: np.random.Generator,
-    strengths: Sequence[float] | None = None,
+    structure: _ChosenStructure | None = None,
 ) -> Fit:
     """A fit from `starts`, None for fresh ones; from fresh ones only where the first does not suit.
 
-    `strengths` are pseudo-counts and those of rewards; None chooses them by held-out likelihood.
+    Without a `structure` its pseudo-counts and what contexts share are chosen by held-out
+    likelihood.
     """
-    of_rewards = None if strengths is None else strengths[1]
+    of_rewards = None if structure is None else structure.reward_pseudo_counts
     shared = of_rewards == np.inf  # rewards that say nothing of the context
     em = EM(
         n_contexts,
         restarts=learner.restarts,
-        pseudo_counts="auto" if strengths is None else strengths[0],
+        pseudo_counts="auto" if structure is None else structure.pseudo_counts,
         reward_pseudo_counts=None if shared else of_rewards,
         shared_rewards=shared,
+        shared_initial=learner.shared_initial if structure is None else structure.shared_initial,
         reward_model=reward_model,
         folds=3,  # few, since strengths are chosen each time the data have doubled
     )
