@@ -325,8 +325,8 @@ class _Choice:
         model, n = self.model, len(points.masses)
         plans, labels = np.zeros((n, model.n_contexts)), np.zeros(n, np.int64)
         kernels.back_up_points(
-            model.outcomes, self.rewards, model.discount, model.allowed, points.states,
-            points.masses, np.ascontiguousarray(later), offsets, 0, n, plans, labels,
+            model.outcomes, self.rewards, model.duration.planning_discount, model.allowed,
+            points.states, points.masses, np.ascontiguousarray(later), offsets, 0, n, plans, labels,
         )  # fmt: skip
         return plans, labels
 

@@ -163,9 +163,12 @@ class MemorylessProblem:
 
     @property
     def tables(self) -> tuple[Successors, Floats, float, Floats]:
-        """What kernels read: steps, rewards (S A, M), discount and start."""
+        """What kernels read: steps, rewards (S A, M), discount and start.
+
+        The discount breaks ties for the sooner; policies are valued by the model's own.
+        """
         rewards = self.rewards.reshape(-1, self.sizes[3])
-        return self.steps, rewards, self.model.discount, self.start
+        return self.steps, rewards, self.model.duration.planning_discount, self.start
 
     @cached_property
     def rows(self) -> Integers:
