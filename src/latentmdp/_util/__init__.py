@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from latentmdp._util.checkpoint import CheckpointError, read_checkpoint, whole, write_checkpoint
     from latentmdp._util.clock import compile_announcement, compile_seconds
+    from latentmdp._util.compiled_code import stamp_compiled_code
     from latentmdp._util.duration import Duration
     from latentmdp._util.fields import Fielded, float_field, integer_field
     from latentmdp._util.lazy import lazy_names
