@@ -41,7 +41,8 @@ class _StampedLocator:
 
 
 # The class has another name in older versions; both ask these locators, the first one first.
-_LOCATORS = getattr(caching, "CacheImpl", getattr(caching, "_CacheImpl", None))._locator_classes
+_IMPLEMENTATION: Any = getattr(caching, "CacheImpl", None) or getattr(caching, "_CacheImpl")  # noqa: B009
+_LOCATORS: list[Any] = _IMPLEMENTATION._locator_classes
 
 
 @lru_cache(maxsize=1)

@@ -116,6 +116,7 @@ def learn(
     planner: Planner | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = False,
+    time_limit: float | None = None,
 ) -> Run:
     """Learn to act in a world whose contexts are never shown.
 
@@ -156,6 +157,9 @@ def learn(
         plans are Q-MDP's, or PBVI's where Q-MDP falls short of its own bound.
     checkpoint
         A file to go on from after an interruption; the result is the same to the bit.
+    time_limit
+        Seconds after which the run so far is returned, as Ctrl-C does where there is no checkpoint;
+        see `Learner.run`. From six tenths of it on only the final policy plays.
 
     Returns
     -------
@@ -184,7 +188,7 @@ def learn(
         learner = PSRStart(n_contexts, reward_model=counted, planner=planner)
     else:
         raise ValueError(f'method must be "likelihood", "sampling" or "psr", got {method!r}')
-    return learner.run(world, episodes, rng, checkpoint, progress)
+    return learner.run(world, episodes, rng, checkpoint, progress, time_limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,9 +344,23 @@ class _Refitting(Learning[Trajectories]):
         self.phases: tuple[Phase, ...] = ()
         self.best_phase: _BestPhase | None = None
         self.state: _Exploring | _FitDue | _Fitted = _Exploring()
-        # The last fifth of the episodes is the final policy's; a trial is a sixteenth of those.
-        self.first_final = episodes - max(1, episodes // 5)
+        self._end_after(episodes)
+
+    def _end_after(self, episodes: int) -> None:
+        """Give the final policy the last fifth of so many episodes; a trial is 1/16 of those."""
+        self.episodes = episodes
+        self.first_final = max(self.done, episodes - max(1, episodes // 5))
         self.trial = max(1, (episodes - self.first_final) // 16)
+
+    def hurry(self) -> None:
+        """See `Learning`: a quarter as many episodes as there were, by the final policy."""
+        if self.done < self.first_final:
+            self._end_after(min(self.episodes, self.done + max(1, self.done // 4)))
+
+    def end_here(self) -> None:
+        """See `Learning`: the last fit is made, and its plan is not tried."""
+        super().end_here()
+        self.first_final, self.trial = min(self.first_final, len(self.logs)), 0
 
     def plan(self) -> None:
         """Where a fit is due, make it, and with it what acts next."""
