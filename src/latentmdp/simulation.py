@@ -28,7 +28,15 @@ from latentmdp.logs import BATCH_STEPS, Episode, Trajectories
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import Outcomes
 from latentmdp.policies import HistoryPolicy, Policy, Sized, interpreter
-from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
+from latentmdp.worlds import (
+    ModelWorld,
+    Space,
+    Transition,
+    VectorWorld,
+    World,
+    play_episode,
+    play_side_by_side,
+)
 
 if TYPE_CHECKING:
     from latentmdp._kernels import Acting, Chances, ContextRuns, Earning
@@ -166,6 +174,14 @@ def play(
     engine = engine or Threads()
     if isinstance(world, ModelWorld) and isinstance(policy, Policy):
         return _rolled_out(world, policy, space, episodes, key, first_episode, engine)
+    if isinstance(world, VectorWorld):
+        agents = [PolicyAgent(policy, space, key) for _ in range(world.lanes)]
+        last = first_episode + episodes
+        batches = (
+            play_side_by_side(world, agents[: last - k], key, k, space.longest_episode)
+            for k in range(first_episode, last, world.lanes)
+        )
+        return gathered([episode for batch in batches for episode in batch], world.space)
     where = (world, PolicyAgent(policy, space, key), key, first_episode, space.longest_episode)
     (played,) = engine.run(_stepped_episodes, episodes, episodes, *where)
     return gathered(played, world.space)

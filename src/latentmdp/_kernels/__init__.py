@@ -6,7 +6,7 @@ along the contexts; kernels release the GIL and never launch threads of their ow
 
 from typing import TYPE_CHECKING
 
-from latentmdp._util import compile_announcement, stamp_compiled_code
+from latentmdp._util import compile_announcement
 
 if TYPE_CHECKING:
     from latentmdp._kernels import bellman, tables
@@ -78,5 +78,4 @@ else:
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)
 
-stamp_compiled_code()
 compile_announcement()

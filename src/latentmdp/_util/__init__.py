@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     )
     from latentmdp._util.checkpoint import CheckpointError, read_checkpoint, whole, write_checkpoint
     from latentmdp._util.clock import compile_announcement, compile_seconds
-    from latentmdp._util.compiled_code import stamp_compiled_code
     from latentmdp._util.duration import Duration
     from latentmdp._util.fields import Fielded, float_field, integer_field
     from latentmdp._util.lazy import lazy_names
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from latentmdp._util.random import RNGLike, as_generator, drawn, given_seed, philox_key
     from latentmdp._util.registration import register_environment, register_saver, saver
     from latentmdp._util.results import Result, Worded, cell, in_words, labelled, plain
-    from latentmdp._util.spaces import FiniteSpace
+    from latentmdp._util.spaces import FiniteSpace, element_name
     from latentmdp._util.storage import (
         FORMAT,
         LockedError,
