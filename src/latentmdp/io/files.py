@@ -95,6 +95,8 @@ def load(path: PathLike, **arguments: Any) -> Any:
     """
     source = Path(path)
     reader = _format(source)
+    if source.exists() and not source.is_file():  # a pipe would be waited for, without an end
+        raise FormatError(f"{source}: not a regular file")
     _require_known(arguments, reader, source)
     session_arguments = {
         name: arguments.pop(name) for name in _SESSION if reader is json and name in arguments
