@@ -8,6 +8,7 @@ import pytest
 from small_worlds import small
 
 import latentmdp as lm
+from latentmdp.errors import LatentMDPError
 from latentmdp.online import Run, base, refit
 
 
@@ -81,3 +82,8 @@ def test_the_end_of_a_limited_run_shows_what_its_policy_earns(monkeypatch: Any) 
     run = learned(time_limit=3600.0)
     assert run.returns.size == 25
     assert run.value.mean == pytest.approx(run.returns[20:].mean())
+
+
+def test_a_spectral_run_that_has_no_start_yet_has_nothing_to_return() -> None:
+    with pytest.raises(LatentMDPError, match="before a start was recovered"):
+        lm.learn(small(contexts=2), 2, 400, rng=0, method="psr", time_limit=1e-9)
