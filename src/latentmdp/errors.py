@@ -10,6 +10,7 @@ __all__ = [
     "RecoveryError",
     "TooLargeError",
     "TrajectoryError",
+    "WorldError",
 ]
 
 
@@ -23,6 +24,10 @@ class ModelError(LatentMDPError, ValueError):
 
 class TrajectoryError(LatentMDPError, ValueError):
     """The logs are malformed, or do not fit a model's sizes; the message names episode and step."""
+
+
+class WorldError(LatentMDPError, ValueError):
+    """A world did what it must not; the message names it, the episode and the step."""
 
 
 class FormatError(LatentMDPError, ValueError):

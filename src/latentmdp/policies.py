@@ -134,6 +134,38 @@ class Policy:
 
         return Session(self, self._world(model), rng, covariates)
 
+    def predict(
+        self,
+        observation: Any,
+        state: Session | None = None,
+        episode_start: bool = False,
+        deterministic: bool = True,
+        *,
+        reward: float | None = None,
+        model: LatentMDP | None = None,
+    ) -> tuple[int, Session]:
+        """The action for an observation and the session to hand in with the next one.
+
+        The form is that of stable-baselines3, so that a loop written for it runs: `state` is None,
+        or `episode_start` True, with the first observation of an episode. Rewards are evidence too:
+        without `reward=` the one before this observation counts as missing.
+
+        Parameters
+        ----------
+        observation
+            The environment's own: an index, a name, or a dict, tuple or array of several parts.
+        deterministic
+            Taken for the sake of the form; a stochastic policy draws either way.
+        model
+            As for `session`.
+        """
+        if state is None or episode_start:
+            state = self.session(model)
+            state.observe(observation)
+        else:
+            state.observe(observation, np.nan if reward is None else reward)
+        return state.act_index(), state
+
     def batch_session(
         self,
         individuals: int,

@@ -40,6 +40,7 @@ from latentmdp._util import (
     RNGLike,
     arrays,
     drawn,
+    element_name,
     names,
     philox_key,
     saver,
@@ -376,18 +377,20 @@ class Session:
 
     def observe(
         self,
-        state: int | str,
+        state: Any,
         reward: float | None = None,
-        action: int | str | None = None,
+        action: Any = None,
     ) -> None:
         """Take in the first state, or the next state and the reward that came with it.
 
-        The state and the action are indices or names. `action` is the one taken in between, where
-        it was not the one `act` gave. The reward may be left out where the model has one value; one
-        that is missing is NaN.
+        The state and the action are indices or names, or an environment's own observation of
+        several parts (a dict, a tuple or an array) where the policy was learned in it. `action` is
+        the one taken in between, where it was not the one `act` gave. The reward may be left out
+        where the model has one value; one that is missing is NaN.
         """
         rewards = None if reward is None else [reward]
-        self._batch.observe([state], rewards, None if action is None else [action])
+        actions = None if action is None else [element_name(action)]
+        self._batch.observe([element_name(state)], rewards, actions)
 
     def act(self) -> Any:
         """The action to take now: its name if it has one, otherwise its index."""

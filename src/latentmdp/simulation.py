@@ -8,6 +8,7 @@ compiled or not.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +20,7 @@ from latentmdp._util import (
     Integers,
     RNGLike,
     arrays,
+    atomic_write,
     philox_key,
     require_memory,
     require_writable,
@@ -28,7 +30,15 @@ from latentmdp.logs import BATCH_STEPS, Episode, Trajectories
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import Outcomes
 from latentmdp.policies import HistoryPolicy, Policy, Sized, interpreter
-from latentmdp.worlds import ModelWorld, Space, Transition, World, play_episode
+from latentmdp.worlds import (
+    ModelWorld,
+    Space,
+    Transition,
+    VectorWorld,
+    World,
+    play_episode,
+    play_side_by_side,
+)
 
 if TYPE_CHECKING:
     from latentmdp._kernels import Acting, Chances, ContextRuns, Earning
@@ -95,11 +105,15 @@ def simulate(
     common = (model, policy, key, horizon, engine.within)
     if out is None:
         return Trajectories.concat(engine.map(_played_part, parts, *common))
-    from latentmdp.logs import written
+    from latentmdp.logs import INCOMPLETE, written
 
-    folder = _empty_folder(out)
+    acts = getattr(policy, "fingerprint", lambda: getattr(policy, "__qualname__", repr(policy)))()
+    numbers = [str(key), first_episode, episodes, space.longest_episode]
+    folder = _claimed_folder(out, {"simulate": [model.fingerprint(), acts, *numbers]})
     named = [(*part, os.path.join(folder, f"part-{k:06d}.parquet")) for k, part in enumerate(parts)]
-    return written(engine.map(_written_part, named, *common))
+    logs = written(engine.map(_written_part, named, *common))
+    os.remove(os.path.join(folder, INCOMPLETE))
+    return logs
 
 
 def _played_part(
@@ -116,21 +130,37 @@ def _played_part(
 
 
 def _written_part(part: tuple[int, int, str], *common: Any) -> Any:
-    """Some episodes, written to a file."""
-    from latentmdp.logs import write_shard
+    """Some episodes, written to a file, unless a run that was ended has written it."""
+    from latentmdp.logs import known_shard, write_shard
 
     *episodes, path = part
+    if os.path.exists(path):
+        return known_shard(path)
     return write_shard(_played_part((episodes[0], episodes[1]), *common), path)
 
 
-def _empty_folder(out: str | os.PathLike[str]) -> str:
+def _claimed_folder(out: str | os.PathLike[str], content: dict[str, Any]) -> str:
+    """A folder to write to: an empty one, or one in which the same was begun.
+
+    Until all is written it has a file that says what is being written.
+    """
+    from latentmdp.logs import INCOMPLETE
+
     folder = os.path.abspath(out)
     os.makedirs(folder, exist_ok=True)
+    claim = os.path.join(folder, INCOMPLETE)
+    if os.path.exists(claim):
+        with open(claim, encoding="utf-8") as stream:
+            if stream.read() == json.dumps(content):
+                return folder
+        raise FileExistsError(f"{folder} holds other logs that are not complete: give another out")
     if any(name.endswith(".parquet") for name in os.listdir(folder)):
         raise FileExistsError(
             f"{folder} holds .parquet files already: give a new or empty folder as out"
         )
     require_writable(os.path.join(folder, "part-000000.parquet"))
+    with atomic_write(claim) as target:
+        target.write(json.dumps(content).encode())
     return folder
 
 
@@ -166,6 +196,14 @@ def play(
     engine = engine or Threads()
     if isinstance(world, ModelWorld) and isinstance(policy, Policy):
         return _rolled_out(world, policy, space, episodes, key, first_episode, engine)
+    if isinstance(world, VectorWorld):
+        agents = [PolicyAgent(policy, space, key) for _ in range(world.lanes)]
+        last = first_episode + episodes
+        batches = (
+            play_side_by_side(world, agents[: last - k], key, k, space.longest_episode)
+            for k in range(first_episode, last, world.lanes)
+        )
+        return gathered([episode for batch in batches for episode in batch], world.space)
     where = (world, PolicyAgent(policy, space, key), key, first_episode, space.longest_episode)
     (played,) = engine.run(_stepped_episodes, episodes, episodes, *where)
     return gathered(played, world.space)

@@ -5,7 +5,8 @@ episode k depends on the key, on k and on the actions alone, so a run can be int
 episode and go on later. There are three:
 
 - `ModelWorld`, a latent MDP, with the chance that `simulate` would use;
-- `GymnasiumWorld`, an environment with finitely many observations and actions (`adapt`);
+- `GymnasiumWorld`, an environment with finitely many observations and actions (`adapt`), and
+  `VectorWorld`, copies of one side by side; `envs.from_dm_env` makes one of a dm_env environment;
 - `CallableWorld`, any simulator given as a function (`from_callable`).
 
 Endings mean the same in all of them, and they are known as such: nothing is earned, explored or
@@ -16,7 +17,11 @@ that a state, or an action, may end one episode and not another, and nobody has 
 states are final. Where an episode is *truncated*, it was cut short: what was seen counts, and
 nothing is assumed of the rest.
 
-`play_episode` is the loop over the steps of an episode, for any world and anybody who acts.
+A reward is one of the values named if it is equal to it up to rounding: relative 1e-6, as of
+numbers that were once 32 bits wide.
+
+`play_episode` is the loop over the steps of an episode, for any world and anybody who acts;
+`play_side_by_side` that of a `VectorWorld`, whose episodes are those that one copy would play.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,6 +46,7 @@ from latentmdp._util import (
     require_memory,
     validation,
 )
+from latentmdp.errors import LatentMDPError, WorldError
 from latentmdp.logs import END, Episode
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes, row_sums
@@ -56,6 +62,7 @@ __all__ = [
     "Space",
     "TableEntries",
     "Transition",
+    "VectorWorld",
     "World",
     "adapt",
     "as_world",
@@ -63,6 +70,7 @@ __all__ = [
     "ending_states",
     "from_callable",
     "play_episode",
+    "play_side_by_side",
     "table_entries",
     "table_of",
     "table_rewards",
@@ -271,6 +279,11 @@ class World(ABC):
     def fingerprint(self) -> str:
         """A text that tells this world from others."""
 
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return type(self).__name__
+
 
 class ModelWorld(World):
     """A latent MDP, step by step.
@@ -385,7 +398,7 @@ class _SteppedWorld(World):
     def _moved(self, state: int, reward: float, terminated: bool, truncated: bool) -> Transition:
         self._checked(state)
         if reward not in self._index:
-            self._meet(reward)
+            self._index[reward] = self._met(reward)
         if terminated and not self.space.terminal[state]:
             if self._end is None:
                 raise ValueError(
@@ -395,14 +408,23 @@ class _SteppedWorld(World):
             state = self._end
         return Transition(state, self._index[reward], terminated, truncated and not terminated)
 
-    def _meet(self, reward: float) -> None:
-        if not self._open:
+    def _met(self, reward: float) -> int:
+        """The number of a reward that was not met before: of the one it is equal to, or a new one.
+
+        Equal up to rounding, of the numbers themselves or of what they were computed from.
+        """
+        values = self.space.reward_array
+        nearest = int(np.argmin(np.abs(values - reward)))
+        size = max(abs(values[nearest]), 1e-6 * float(np.abs(values).max()))
+        if abs(values[nearest] - reward) <= 1e-6 * size:
+            return nearest
+        if not self._open or not np.isfinite(reward):
             raise ValueError(
                 f"the world gave reward {reward}, not one of reward_values "
                 f"{self.space.reward_values}: name every reward in reward_values="
             )
-        self._index[reward] = len(self._index)
-        self.space = replace(self.space, reward_values=tuple(self._index))
+        self.space = replace(self.space, reward_values=(*self.space.reward_values, reward))
+        return values.size
 
 
 class GymnasiumWorld(_SteppedWorld):
@@ -424,8 +446,9 @@ class GymnasiumWorld(_SteppedWorld):
     ) -> None:
         super().__init__(space, knows_contexts, open_rewards, adds_end)
         self.env, self.model = env, model
-        self._states = FiniteSpace("observation_space", env.observation_space)
-        self._actions = FiniteSpace("action_space", env.action_space)
+        self._states, self._actions = (
+            _finite(env, name) for name in ("observation_space", "action_space")
+        )
         self.state_names, self.action_names = self._states.names(), self._actions.names()
         if self.state_names is not None and len(self.state_names) < self.space.n_states:
             self.state_names = (*self.state_names, END)
@@ -433,9 +456,7 @@ class GymnasiumWorld(_SteppedWorld):
 
     def begin(self, key: int, episode: int) -> int:
         """See `World`."""
-        # 31 bits: some environments hold a seed in a signed integer of 32.
-        seed = int(np.random.SeedSequence((key, episode)).generate_state(1)[0]) >> 1
-        observation, info = self.env.reset(seed=seed)
+        observation, info = self.env.reset(seed=_episode_seed(key, episode))
         self._context = info.get("context")
         return self._checked(self._states.index(observation))
 
@@ -455,6 +476,100 @@ class GymnasiumWorld(_SteppedWorld):
     def fingerprint(self) -> str:
         """Which environment this is, as far as it can be told from outside."""
         return f"{type(self.env.unwrapped).__name__} {self.env.spec} {self.space}"
+
+    @property
+    def name(self) -> str:
+        """See `World`."""
+        spec = getattr(self.env, "spec", None)
+        return getattr(spec, "id", None) or type(self.env.unwrapped).__name__
+
+
+def _episode_seed(key: int, episode: int) -> int:
+    """The seed of an environment; 31 bits, since some hold it in a signed integer of 32."""
+    return int(np.random.SeedSequence((key, episode)).generate_state(1)[0]) >> 1
+
+
+class VectorWorld(GymnasiumWorld):
+    """Copies of a Gymnasium environment side by side, a `VectorEnv`; made by `adapt`.
+
+    Each episode has the seed that it has in a single environment, so it is the same whatever the
+    number of copies. Where episodes follow each other, because each acts by what the one before it
+    showed, the first copy plays them.
+
+    Attributes
+    ----------
+    lanes
+        The number of copies.
+    """
+
+    def __init__(self, env: Any, *arguments: Any) -> None:
+        super().__init__(env, *arguments)
+        self.lanes = int(env.num_envs)
+        mode = getattr(env, "metadata", {}).get("autoreset_mode")
+        if mode is not None and getattr(mode, "name", mode) != "NEXT_STEP":
+            raise ValueError(
+                f"the vector environment has autoreset_mode {mode}: only NEXT_STEP, Gymnasium's "
+                "default, shows how an episode ended"
+            )
+
+    def begin_side_by_side(self, key: int, episodes: Sequence[int]) -> list[int]:
+        """Start an episode in each of the first copies; their first states."""
+        seeds = [_episode_seed(key, k) for k in episodes]
+        seeds += [0] * (self.lanes - len(seeds))
+        observations, info = self.env.reset(seed=seeds)
+        self._contexts: list[int | None] = [None] * self.lanes
+        self._note_contexts(info)
+        self._seen = [self._checked(self._states.index(one)) for one in self._parts(observations)]
+        return self._seen
+
+    def step_side_by_side(self, actions: Sequence[int], going: Sequence[bool]) -> list[Transition]:
+        """Act in every copy; those that are not `going` on do anything, and nothing is read."""
+        from gymnasium.vector.utils import concatenate, create_empty_array
+
+        space = self.env.single_action_space
+        allowed = self.space.allowed_actions()
+        idle = [int(allowed[state].argmax()) for state in self._seen]
+        chosen = [actions[i] if going[i] else idle[i] for i in range(self.lanes)]
+        elements = [self._actions.element(action) for action in chosen]
+        room: Any = create_empty_array(space, self.lanes)
+        joined = concatenate(space, elements, room)
+        observations, rewards, terminated, truncated, info = self.env.step(joined)
+        self._note_contexts(info, going)
+        self._seen = [self._states.index(one) for one in self._parts(observations)]
+        return [
+            self._moved(state, float(rewards[i]), bool(terminated[i]), bool(truncated[i]))
+            if going[i]
+            else Transition(state, 0)
+            for i, state in enumerate(self._seen)
+        ]
+
+    def context_of(self, lane: int) -> int | None:
+        """The context of the episode in a copy, in hindsight; None where it is not revealed."""
+        return self._contexts[lane]
+
+    def begin(self, key: int, episode: int) -> int:
+        """See `World`."""
+        return self.begin_side_by_side(key, [episode])[0]
+
+    def step(self, action: int) -> Transition:
+        """See `World`."""
+        going = [lane == 0 for lane in range(self.lanes)]
+        return self.step_side_by_side([action] * self.lanes, going)[0]
+
+    def context(self) -> int | None:
+        """See `World`."""
+        return self.context_of(0)
+
+    def _parts(self, observations: Any) -> list[Any]:
+        from gymnasium.vector.utils import iterate
+
+        return list(iterate(self.env.observation_space, observations))
+
+    def _note_contexts(self, info: dict[str, Any], going: Sequence[bool] | None = None) -> None:
+        told = info.get("_context", ())
+        for lane in np.flatnonzero(told).tolist():
+            if going is None or going[lane]:
+                self._contexts[lane] = int(info["context"][lane])
 
 
 Simulator = Callable[[np.random.Generator], tuple[int, Callable[[int], Sequence[Any]]]]
@@ -542,7 +657,8 @@ def adapt(
     ----------
     env
         With finitely many observations and actions: Discrete, MultiDiscrete and MultiBinary
-        spaces, and Tuple and Dict spaces of these, one state or action for each combination.
+        spaces, and Tuple and Dict spaces of these, one state or action for each combination. Of a
+        `VectorEnv` the copies play episodes in parallel where these do not depend on each other.
     n_contexts
         M; by default the environment's own attribute `n_contexts`, as `envs.MixtureEnv` has it. A
         learner that is told how many to assume, or finds out, does not need it.
@@ -561,18 +677,16 @@ def adapt(
         episode. If there is none, the world has one terminal state more than the environment, to
         which every end leads.
     """
-    S, A = (
-        FiniteSpace(name, getattr(env, name, None)).n
-        for name in ("observation_space", "action_space")
-    )
-    base = env.unwrapped
+    kind = VectorWorld if hasattr(env, "single_observation_space") else GymnasiumWorld
+    S, A = (_finite(env, name).n for name in ("observation_space", "action_space"))
+    base = env.unwrapped if kind is GymnasiumWorld else _Copies(env)
     M = n_contexts if n_contexts is not None else getattr(base, "n_contexts", None)
     H = horizon if horizon is not None else getattr(base, "horizon", None) or _time_limit(env)
     if H is None:
         raise ValueError("horizon: the environment does not tell it, give adapt(env, horizon=)")
     values = getattr(base, "reward_values", None) if reward_values is None else reward_values
     if values is None:
-        values = table_rewards(getattr(base, "envs", [base]))
+        values = table_rewards(getattr(base, "envs", [base])) if kind is GymnasiumWorld else None
     if values is None and not open_rewards:
         raise ValueError(
             "reward_values: the environment does not tell which rewards occur, give "
@@ -582,13 +696,31 @@ def adapt(
     truth, adds_end = getattr(base, "model", None), None
     if isinstance(truth, LatentMDP):
         adds_end = False
-    elif flags is None and (declared := _told_by_tables(env)) is not None:
-        flags, adds_end = declared
+    elif flags is None and kind is GymnasiumWorld:
+        flags, adds_end = _told_by_tables(env) or (None, None)
     values = (0.0,) if values is None else values
     space = _checked_space(M, S, A, values, H, discount, flags)
     if not isinstance(truth, LatentMDP) or Space.of(truth).reward_values != space.reward_values:
         truth = None
-    return GymnasiumWorld(env, space, truth, M is not None, open_rewards, adds_end)
+    return kind(env, space, truth, M is not None, open_rewards, adds_end)
+
+
+def _finite(env: Any, name: str) -> FiniteSpace:
+    """A space of an environment, or of one of several copies, numbered."""
+    return FiniteSpace(name, getattr(env, f"single_{name}", getattr(env, name, None)))
+
+
+class _Copies:
+    """What the copies of a vector environment tell of themselves: attributes of the first one."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._env.get_attr(name)[0]
+        except Exception:  # whatever a copy, or the process that it is in, answers
+            raise AttributeError(name) from None
 
 
 def _time_limit(env: Any) -> int | None:
@@ -627,8 +759,8 @@ Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
 
 
 def table_of(env: Any) -> Table | None:
-    """The table `P[s][a]` of (probability, next state, reward, terminated) of an environment."""
-    return getattr(env.unwrapped, "P", None)
+    """The table `P[s][a]` of (probability, next state, reward, terminated) that is, or has, one."""
+    return env if isinstance(env, dict) else getattr(env.unwrapped, "P", None)
 
 
 class TableEntries(NamedTuple):
@@ -744,7 +876,10 @@ def play_episode(
     after `Space.longest_episode` steps.
     """
     terminal = world.space.terminal
-    states, actions, rewards = [world.begin(key, episode)], list[int](), list[int]()
+    try:
+        states, actions, rewards = [world.begin(key, episode)], list[int](), list[int]()
+    except Exception as error:
+        _raise_named(error, world, episode, "at its start")
     agent.begin(episode, states[0])
     for t in range(world.space.cut(horizon).longest_episode):
         if terminal[states[-1]]:
@@ -752,7 +887,10 @@ def play_episode(
         action = agent.act(t)
         if action is None:
             break
-        transition = world.step(action)
+        try:
+            transition = world.step(action)
+        except Exception as error:
+            _raise_named(error, world, episode, f"at step {t}")
         agent.observe(action, transition)
         actions.append(action)
         rewards.append(transition.reward)
@@ -765,3 +903,49 @@ def play_episode(
         np.array(rewards, np.int32),
         world.context(),
     )
+
+
+def play_side_by_side(
+    world: VectorWorld, agents: Sequence[Agent], key: int, first_episode: int, horizon: int
+) -> list[Episode]:
+    """As many episodes as agents, in as many copies, as `play_episode` would play each."""
+    n, terminal = len(agents), world.space.terminal
+    episodes = list(range(first_episode, first_episode + n))
+    try:
+        first = world.begin_side_by_side(key, episodes)[:n]
+    except Exception as error:
+        _raise_named(error, world, first_episode, "at its start")
+    states = [[state] for state in first]
+    actions, rewards = ([list[int]() for _ in agents] for _ in range(2))
+    for agent, episode, state in zip(agents, episodes, first):
+        agent.begin(episode, state)
+    going = [not terminal[state] for state in first] + [False] * (world.lanes - n)
+    contexts = [world.context_of(lane) for lane in range(n)]
+    for t in range(horizon):
+        chosen = [agents[i].act(t) if going[i] else None for i in range(n)]
+        going = [action is not None for action in chosen] + going[n:]
+        if not any(going):
+            break
+        taken = [action or 0 for action in chosen] + [0] * (world.lanes - n)
+        try:
+            moved = world.step_side_by_side(taken, going)
+        except Exception as error:
+            _raise_named(error, world, first_episode, f"at step {t}")
+        for i in [i for i in range(n) if going[i]]:
+            agents[i].observe(taken[i], moved[i])
+            actions[i].append(taken[i])
+            rewards[i].append(moved[i].reward)
+            states[i].append(moved[i].next_state)
+            contexts[i] = world.context_of(i)
+            going[i] = not moved[i].truncated and not terminal[moved[i].next_state]
+    return [
+        Episode(np.array(s, np.int32), np.array(a, np.int32), np.array(r, np.int32), context)
+        for s, a, r, context in zip(states, actions, rewards, contexts)
+    ]
+
+
+def _raise_named(error: Exception, world: World, episode: int, when: str) -> NoReturn:
+    """Raise an error of a world again, with the world, the episode and the step in its text."""
+    if isinstance(error, TypeError | LatentMDPError):  # wrong in itself, or named already
+        raise error
+    raise WorldError(f"{world.name}, episode {episode}, {when}: {error}") from error

@@ -9,7 +9,7 @@ import pytest
 
 import latentmdp as lm
 from latentmdp.errors import TrajectoryError
-from latentmdp.estimation import em
+from latentmdp.estimation import choose_contexts, em
 from latentmdp.fit import FitWarning
 from latentmdp.testing import posterior, random_model, trajectory_probability
 
@@ -378,3 +378,35 @@ def test_extrapolations_that_lose_are_refused(climb) -> None:
     found = climb(1e-6, 200, lambda x, _: (TOP + 1e6,))
     assert all(b >= a for a, b in zip(found.history, found.history[1:]))
     assert np.abs(found.point[0] - TOP).max() < 3.0
+
+
+def test_a_cue_in_the_first_state_tells_contexts_apart() -> None:
+    """A first state and one reward, much later, are all that differs: only together they show it.
+
+    Where every context has both cues alike, held-out likelihood must not tell first states apart.
+    """
+    model = lm.make("cue", contexts=3, horizon=5)
+    fit = lm.EM(3).fit(play(model, 400), rng=0)
+    assert "initial" not in fit.shared
+    found = fit.model.align(model)
+    assert found.initial[np.eye(3, model.n_states, dtype=bool)].min() > 0.95
+    same = lm.make("separated", contexts=2, states=4, actions=2, horizon=12, delta=1.0, rng=1)
+    same = same.replace(initial=np.full((2, 4), 0.25))
+    assert "initial" in lm.EM(2).fit(play(same, 300), rng=0).shared
+
+
+def test_the_number_of_contexts_follows_from_cues() -> None:
+    logs = play(lm.make("cue", contexts=2, horizon=4), 200)
+    assert choose_contexts(logs, behaviour="shared", rng=0).n_contexts == 2
+    told = choose_contexts(logs, behaviour="shared", shared_initial=True, rng=0)
+    assert told.n_contexts == 1  # one reward an episode says nothing by itself
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"initial": "mine"}, {"shared_initial": "perhaps"}],
+    ids=lambda one: next(iter(one)),
+)
+def test_a_word_for_first_states_that_is_none_is_refused(settings: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        lm.EM(2, **settings)

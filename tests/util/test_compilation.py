@@ -1,10 +1,14 @@
 """Compilation is announced once, for what waits for it, and only where something is compiled."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import latentmdp
 
 SCRIPT = """
 import latentmdp as lm
@@ -61,3 +65,36 @@ njit(lambda x: 2 * x)(2)
 def test_silence_can_be_asked_for(tmp_path):
     silent = "from latentmdp._util.clock import compile_announcement as a; a().silent = True\n"
     assert announced(silent + SCRIPT, tmp_path) == []
+
+
+UNIFORM = """
+import numpy as np
+from latentmdp._kernels.rollout import draw_uniforms
+
+first, second = np.empty(1), np.empty(1)
+draw_uniforms(np.uint64(1), np.uint64(2), np.uint64(0), 1, first, second)
+print(first[0])
+"""
+
+
+def test_an_upgrade_of_a_file_that_others_call_does_not_run_old_code(tmp_path):
+    """Only philox.py changes, and the loop stands in rollout.py: it must not be the old one."""
+    source = Path(latentmdp.__file__).parent
+    copy = tmp_path / "latentmdp"
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    env.pop("NUMBA_CACHE_DIR", None)
+
+    def drawn() -> tuple[float, bool]:
+        done = subprocess.run(
+            [sys.executable, "-c", UNIFORM], capture_output=True, text=True, check=True, env=env
+        )
+        return float(done.stdout), "compiling" in done.stderr
+
+    before, _ = drawn()
+    assert drawn() == (before, False)  # kept on disk
+    philox = copy / "_kernels" / "philox.py"
+    philox.write_text(
+        philox.read_text().replace("1.0 / 9007199254740992.0", "0.5 / 9007199254740992.0")
+    )
+    assert drawn() == (before / 2, True)

@@ -34,6 +34,19 @@ class Duration:
         """The number of time steps that a plan tells apart: H, or 1 where there is no end."""
         return 1 if self.horizon is None else self.horizon
 
+    @property
+    def planning_discount(self) -> float:
+        """The discount that plans are made with, so that ties are broken for the sooner.
+
+        Without discounting it is smaller than 1 by 2^-46, 1.4e-14: of actions that earn the same,
+        the one that earns earlier (or pays costs later) is better by that share of its value for
+        every step, which is some fifty times the rounding of a sum; of those that earn at the same
+        time, the lowest number is taken. Any other difference is larger, so no better action is
+        given up, and values change by less than H 2^-46 of themselves. Returns and values of
+        policies count with `discount`; one below 1 prefers the sooner by itself.
+        """
+        return min(self.discount, 1.0 - 2.0**-46)
+
     def is_over(self, t: int) -> bool:
         """Whether an episode has no step t, counted from 0."""
         return self.horizon is not None and t >= self.horizon

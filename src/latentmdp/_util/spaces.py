@@ -10,7 +10,7 @@ last one running fastest:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -83,12 +83,40 @@ class FiniteSpace:
             return None
         labels = [label for label, _, _ in self._parts]
         ranges = [range(start, start + size) for _, start, size in self._parts]
-        if any(labels):
-            return tuple(
-                ", ".join(f"{label} {value}".strip() for label, value in zip(labels, values))
-                for values in product(*ranges)
-            )
-        return tuple("(" + ", ".join(map(str, values)) + ")" for values in product(*ranges))
+        return tuple(_name(labels, values) for values in product(*ranges))
+
+
+def element_name(element: Any) -> Any:
+    """The name that an element of several parts has among `FiniteSpace.names`; others unchanged.
+
+    It follows from the element alone: whoever has the names needs no space to find its number.
+    """
+    if not isinstance(element, dict | tuple | list) and np.ndim(element) == 0:
+        return element
+    labels, values = zip(*_labelled(element))
+    return _name(labels, values)
+
+
+def _name(labels: Sequence[str], values: Sequence[int]) -> str:
+    """The values of all parts, with their labels if they have any."""
+    if any(labels):
+        return ", ".join(f"{label} {value}".strip() for label, value in zip(labels, values))
+    return "(" + ", ".join(map(str, values)) + ")"
+
+
+def _labelled(element: Any, label: str = "") -> Iterator[tuple[str, int]]:
+    """The label and the value of every part of an element, as `_parts` has them."""
+    if isinstance(element, dict):
+        for key, member in element.items():
+            yield from _labelled(member, f"{label}.{key}" if label else str(key))
+    elif isinstance(element, tuple | list):
+        for i, member in enumerate(element):
+            yield from _labelled(member, f"{label}[{i}]" if label else "")
+    elif np.ndim(element) == 0:
+        yield label, int(element)
+    else:
+        for i, value in enumerate(np.ravel(element).tolist()):
+            yield f"{label}[{i}]" if label else "", int(value)
 
 
 def _parts(name: str, whole: Any, space: Any, label: str = "") -> Iterator[tuple[str, int, int]]:

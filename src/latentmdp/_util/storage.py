@@ -359,13 +359,17 @@ def read_archive(stream: BinaryIO) -> tuple[dict[str, Any], Arrays]:
         members = _members(archive, size)
         if "header" not in members:
             raise FormatError("not written by latentmdp: it has no member 'header'")
-        text = _array(archive, members.pop("header"))
+        text = _array(archive, members.pop("header"), size)
         if text.dtype.kind != "U" or text.ndim:
             raise FormatError("the member 'header' is not a text")
         header = parse(str(text[()]), finite=False)
         if not isinstance(header, dict):
             raise FormatError("the member 'header' is not a JSON object")
-        return header, {name: _array(archive, member) for name, member in members.items()}
+        read, widened = {}, 0
+        for name, member in members.items():
+            read[name] = _array(archive, member, size, widened)
+            widened += 8 * read[name].size
+        return header, read
 
 
 def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
@@ -385,8 +389,13 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
     return members
 
 
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """One array, read no further than its header and the member's declared size allow."""
+def _array(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, size: int, widened: int = 0
+) -> NDArray[Any]:
+    """One array, read no further than its header and the member's declared size allow.
+
+    `size` is that of the file, and `widened` what the arrays before it take as 64-bit numbers.
+    """
     name = member.filename
     with archive.open(member) as stream:
         version = npy.read_magic(stream)
@@ -402,6 +411,9 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
                 f"member {name!r} declares shape {shape} of {dtype}, more than its "
                 f"{member.file_size:,} bytes hold"
             )
+        # Numbers of 8 bits become numbers of 64 where they are used; flags stay what they are.
+        wide = expected if dtype.kind == "b" else max(expected, 8 * math.prod(shape))
+        check_memory(widened + wide, size)
         data = stream.read(expected)
         if len(data) != expected or stream.read(1):
             raise FormatError(f"member {name!r} is truncated or too long for its shape {shape}")

@@ -7,6 +7,7 @@ act in is `adapt`, of `latentmdp.worlds`.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from latentmdp.envs.dm_env import from_dm_env
     from latentmdp.envs.latent_env import LatentMDPEnv
     from latentmdp.envs.mixture_env import MixtureEnv
     from latentmdp.envs.tabular import tabular_model

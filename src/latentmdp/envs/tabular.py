@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latentmdp._util import validation
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import outcomes_from_entries
 from latentmdp.worlds import ending_states, table_entries, table_of, table_rewards
@@ -24,16 +25,21 @@ def tabular_model(
     horizon: int | None,
     weights: ArrayLike | None = None,
     discount: float = 1.0,
+    initial: ArrayLike | None = None,
 ) -> LatentMDP:
-    """The latent MDP whose context m is the tabular environment `envs[m]`.
+    """The latent MDP whose context m is the tabular environment, or the table, `envs[m]`.
 
     Parameters
     ----------
     envs
         Environments with a table `P` and the distribution `initial_state_distrib` of the first
-        state, as Gymnasium's toy-text environments have.
+        state, as Gymnasium's toy-text environments have; or tables `P[s][a]` themselves, dicts of
+        dicts of lists of (probability, next state, reward, terminated), with states and actions
+        numbered from 0.
     horizon
         H, or None for no end but that of the environments, with a discount below 1.
+    initial : None, int, (S,) or (M, S)
+        Where episodes begin; by default as the environments say. Tables do not say it.
 
     Notes
     -----
@@ -42,12 +48,16 @@ def tabular_model(
     values = table_rewards(envs)
     if values is None:
         raise ValueError("every environment needs a table P of its transitions")
-    first = [np.asarray(env.unwrapped.initial_state_distrib, np.float64) for env in envs]
-    sizes = {(start.size, len(table_of(env)[0])) for env, start in zip(envs, first)}  # type: ignore[index]
+    tables: list[Any] = [table_of(env) for env in envs]
+    sizes = {(len(table), len(table[0])) for table in tables}
     if len(sizes) > 1:
         raise ValueError(f"the environments must have the same states and actions, got {sizes}")
     (S, A), M = sizes.pop(), len(envs)
-    initial = np.stack(first)
+    if initial is None and any(isinstance(env, dict) for env in envs):
+        raise ValueError("initial: tables do not say where episodes begin, give initial=")
+    if initial is None:
+        initial = [np.asarray(env.unwrapped.initial_state_distrib, np.float64) for env in envs]
+    initial = validation.initial(initial, M, np.ones((S, 1), np.bool_), False)
     entries = table_entries(envs)
     ends = ending_states(entries, initial.sum(axis=0) > 0.0)
     # What ends an episode in a state that goes on leads to the further state S.

@@ -89,9 +89,9 @@ class EM:
         it took are evidence about the context, and enter the likelihood.
     behaviour_pseudo_counts : None or float
         Pseudo-counts in rows of the logger's policy, if not those of `pseudo_counts`.
-    shared_rewards, shared_transitions : bool or "auto"
-        Whether all contexts have the same rewards, or the same transitions. They then say nothing
-        about the context. "auto" decides by held-out likelihood.
+    shared_rewards, shared_transitions, shared_initial : bool or "auto"
+        Whether all contexts have the same rewards, transitions, or initial states. They then say
+        nothing about the context. "auto" decides by held-out likelihood.
     covariates : bool or "auto"
         Whether the weights of the contexts depend on the covariates of an individual, by ridge
         multinomial regression (`Fit.weight_model`); "auto" decides by held-out likelihood. Logs
@@ -102,9 +102,9 @@ class EM:
         Whether a reward depends on (s, a), or on (s, a, s').
     weights : None or (M,)
         Known weights; learned by default.
-    initial : None, "shared", "own", (S,) or (M, S)
-        Known initial distributions, or how to learn them: one that all contexts share, one for
-        each context, or (by default) what predicts held-out episodes better.
+    initial : None, (S,) or (M, S)
+        Known initial distributions; learned by default. "shared" and "own" are short for
+        `shared_initial` True and False.
     folds : None or int
         Parts of the individuals, each held out once where held-out episodes decide; by default 5,
         or 2 of very many.
@@ -125,6 +125,7 @@ class EM:
     behaviour_pseudo_counts: float | None = None
     shared_rewards: bool | Literal["auto"] = False
     shared_transitions: bool | Literal["auto"] = False
+    shared_initial: bool | Literal["auto"] = "auto"
     covariates: bool | Literal["auto"] = "auto"
     ridge: float | None = None
     reward_model: RewardModel = "state-action"
@@ -150,7 +151,11 @@ class EM:
                     f"pseudo_counts; got {strength!r} with pseudo_counts={pseudo_counts!r}"
                 )
         validation.require_choice("behaviour", self.behaviour, ("shared", "by-context", "auto"))
-        for name in ("shared_rewards", "shared_transitions", "covariates"):
+        if isinstance(self.initial, str):
+            validation.require_choice("initial", self.initial, ("shared", "own"))
+            object.__setattr__(self, "shared_initial", self.initial == "shared")
+            object.__setattr__(self, "initial", None)
+        for name in ("shared_rewards", "shared_transitions", "shared_initial", "covariates"):
             validation.require_choice(name, getattr(self, name), (True, False, "auto"))
         validation.require_choice("reward_model", self.reward_model, ("state-action", "transition"))
         if self.folds is not None and arrays.positive_integer("folds", self.folds) < 2:
@@ -388,9 +393,6 @@ def decided_em(em: AnyEM, strengths: PseudoCounts, n_contexts: int) -> AnyEM:
     if all(shared[:3]):  # nothing tells the contexts apart: let a further fit say so again
         shared = shared._replace(transitions=False, rewards=False)
     k_T, k_R, k_B, _, ridge = (1.0 if np.isinf(k) else float(k) for k in strengths)
-    initial = em.initial
-    if initial is None or isinstance(initial, str):
-        initial = "shared" if shared.initial else "own"
     return replace(
         em,
         n_contexts=n_contexts,
@@ -400,8 +402,8 @@ def decided_em(em: AnyEM, strengths: PseudoCounts, n_contexts: int) -> AnyEM:
         ridge=ridge,
         shared_transitions=bool(shared.transitions),
         shared_rewards=bool(shared.rewards),
+        shared_initial=bool(shared.initial),
         behaviour="shared" if shared.behaviour else "by-context",
-        initial=initial,
         covariates=not shared.weights,
     )
 
@@ -557,10 +559,6 @@ def problem_of(em: EM, logs: list[Logs], models: list[LatentMDP], engine: Engine
     reward_values = reward_values_of(sources)
     S, A = max(x.n_states for x in sources), max(x.n_actions for x in sources)
     sizes = (S, A, reward_values.size)
-    word = em.initial if isinstance(em.initial, str) else None
-    learned = em.initial is None or word in ("shared", "own")
-    if word is not None and not learned:
-        raise ValueError(f'initial must be "shared", "own" or probabilities, got {word!r}')
     encoder = _encoder(em, logs)
     own_parts, open_parts = _asked(em, reward_values.size, encoder is not None)
     modelled = (*own_parts, *open_parts)
@@ -570,7 +568,7 @@ def problem_of(em: EM, logs: list[Logs], models: list[LatentMDP], engine: Engine
         reward_model=em.reward_model,
         weights=None if em.weights is None else np.asarray(em.weights),
         initial=None
-        if learned
+        if em.initial is None
         else validation.initial(em.initial, em.n_contexts, np.ones((S, 1), np.bool_), False),
         parts=parts,
     )
@@ -590,6 +588,8 @@ def problem_of(em: EM, logs: list[Logs], models: list[LatentMDP], engine: Engine
         if part not in parts
     }
     likelihood = MixtureLikelihood(episodes, structure, PseudoCounts(), engine, left_out)
+    if np.count_nonzero(likelihood.pooled_first) < 2:  # where all begin alike nothing is open
+        open_parts = tuple(part for part in open_parts if part != "initial")
     return FitProblem(logs, likelihood, reward_values, own_parts, open_parts)
 
 
@@ -614,14 +614,12 @@ def _asked(em: EM, n_rewards: int, covariates: bool) -> tuple[tuple[Part, ...], 
     if em.n_contexts == 1:
         blocks: tuple[Part, ...] = ("transitions", "rewards") if n_rewards > 1 else ("transitions",)
         return (*blocks, "initial"), ()
-    initial: dict[str | None, bool | str] = {"shared": True, "own": False, None: "auto"}
-    initial_fixed = em.initial is not None and not isinstance(em.initial, str)
     used: bool | str = "auto" if em.covariates == "auto" else not em.covariates
     shared_by_part: dict[Part, bool | str] = {
         "transitions": em.shared_transitions,
         "rewards": True if n_rewards == 1 else em.shared_rewards,
         "behaviour": {"shared": True, "by-context": False}.get(em.behaviour, "auto"),
-        "initial": True if initial_fixed else initial[cast(str | None, em.initial)],
+        "initial": em.shared_initial if em.initial is None else True,
         "weights": used if covariates else True,
     }
     own_parts = tuple(part for part, shared in shared_by_part.items() if shared is False)

@@ -400,12 +400,20 @@ class Episodes:
             reward[reward == self.n_rewards] = -1
         return CellParts(pair, next_state, reward)
 
-    def renumbered(self, cells: Integers, index: Integers) -> Episodes:
-        """The same episodes in terms of fewer `cells`; cell x becomes number index[x] of them."""
-        chunks = [
-            Chunk(tuple(replace(g, cells=index[g.cells], common=None) for g in chunk.groups()))
-            for chunk in self.chunks
-        ]
+    def renumbered(self, cells: Integers, index: Integers, first: Integers) -> Episodes:
+        """The same episodes in terms of other `cells`; cell x becomes number index[x] of them.
+
+        Beginning b becomes cell first[b] before the first step, unless `first` is empty.
+        """
+
+        def renumber(group: Group) -> Group:
+            numbers, offsets = index[group.cells], group.offsets
+            if first.size:
+                numbers = np.insert(numbers, offsets[:-1], first[group.first])
+                offsets = offsets + np.arange(offsets.size)
+            return replace(group, cells=numbers, offsets=offsets, common=None)
+
+        chunks = [Chunk(tuple(map(renumber, chunk.groups()))) for chunk in self.chunks]
         return self._of(chunks, cells)
 
     def cell_counts(self) -> Floats:

@@ -316,6 +316,9 @@ def sharing_hypotheses(
     in_steps: list[Part] = [part for part in open_parts if part not in ("initial", "weights")]
     of_world: list[Part] = [part for part in in_steps if part != "behaviour"]
     choices: list[list[Part]] = [[part] for part in in_steps] + [of_world, in_steps]
+    if "initial" in open_parts:
+        # Where only the first state tells contexts apart in time, no mixture without it finds them.
+        choices.append([*of_world, "initial"])
     always = set(own_parts) - {"initial", "weights"}
     if always:
         choices = [[], *choices]

@@ -133,7 +133,7 @@ def initialize(
         shared_rewards=shared_rewards,
         shared_transitions=shared_transitions,
         covariates=covariates,
-        initial={True: "shared", False: "own"}.get(shared_initial),  # type: ignore[arg-type]
+        shared_initial=shared_initial,
         reward_model=form,
         threads=threads,
     )

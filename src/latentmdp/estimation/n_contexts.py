@@ -132,7 +132,7 @@ def choose_contexts(
         behaviour=behaviour,
         shared_rewards=shared_rewards,
         shared_transitions=shared_transitions,
-        initial={True: "shared", False: "own"}.get(shared_initial),  # type: ignore[arg-type]
+        shared_initial=shared_initial,
         reward_model=form,
         folds=folds,
     )

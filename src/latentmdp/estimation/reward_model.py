@@ -71,7 +71,7 @@ def choose_reward_model(
     if max(part.n_rewards for part in logs) == 1:
         return "state-action"
     # It only shares episodes out: gains are compared with a price of several nats a parameter.
-    quick = EM(n_contexts, restarts=2, pseudo_counts=1.0, initial="shared", tolerance=0.1)
+    quick = EM(n_contexts, restarts=2, pseudo_counts=1.0, shared_initial=True, tolerance=0.1)
     with without_fit_warnings():
         shares = quick.fit(logs, rng=rng, engine=engine).responsibilities
     preferred = preferred_reward_model(logs, shares)

@@ -18,7 +18,9 @@ A context is then a point c_m of R^(M-1), f_m = F c_m. To second order an episod
 is c.b - c.A c / 2 with b = sum_t F(c_t) and A = sum_t F(c_t) F(c_t)^T, so a mixture in R^(M-1),
 whose EM costs next to nothing, finds the points and the weights from many random beginnings.
 
-Cells are told apart only by what contexts do not share. With very many of them the pair matrix is
+Cells are told apart only by what contexts do not share. Where they do not share nu, the first state
+of an episode is a cell as well, whose row is that of all first states: what a cue at the beginning
+says of rewards much later is a pair like any other. With very many of them the pair matrix is
 never written down: an eigensolver, and least squares, need its products with a few vectors only,
 
     U v = E^T diag(n) E v - (same times),    E (episodes, cells) the summed innovations.
@@ -75,9 +77,7 @@ def _pair_starts(
     mixture = context_points(cells.episodes, F, rng)
     _, distinct = np.unique(np.round(-mixture.log_likelihood, 1), return_index=True)
     return [
-        _tilted(
-            likelihood, moments.factors(F, mixture.points[k])[cells.of_cell], mixture.weights[k]
-        )
+        _tilted(likelihood, cells, moments.factors(F, mixture.points[k]), mixture.weights[k])
         for k in distinct[:most]
     ]
 
@@ -87,7 +87,7 @@ def _random_start(likelihood: MixtureLikelihood, rng: np.random.Generator) -> Ex
     M = likelihood.structure.n_contexts
     cells = InformativeCells(likelihood)
     factors = M * rng.dirichlet(np.ones(M), size=cells.number)
-    return _tilted(likelihood, factors[cells.of_cell], np.full(M, 1.0 / M))
+    return _tilted(likelihood, cells, factors, np.full(M, 1.0 / M))
 
 
 def split_starts(
@@ -98,13 +98,15 @@ def split_starts(
     Every cell's count in the context is divided at random.
     """
     informative, starts = InformativeCells(likelihood), []
+    even = likelihood.fixed_initial is not None  # first states tell nothing: half of each
     for m in range(counts.by_first.shape[1]):
-        share = rng.uniform(size=informative.number)[informative.of_cell]
-        cells, first = counts.by_cell[:, m], counts.by_first[:, m]
-        by_cell = np.column_stack([counts.by_cell, cells * (1.0 - share)])
-        by_cell[:, m] = cells * share
-        by_first = np.column_stack([counts.by_first, 0.5 * first])
-        by_first[:, m] = 0.5 * first
+        share = rng.uniform(size=informative.number)
+        shares = (share[informative.of_cell], 0.5 if even else share[informative.of_first])
+        by_cell, by_first = (
+            np.column_stack([count, count[:, m] * (1.0 - kept)])
+            for count, kept in zip(counts, shares)
+        )
+        by_cell[:, m], by_first[:, m] = (count[:, m] * kept for count, kept in zip(counts, shares))
         starts.append(ExpectedCounts(by_cell, by_first))
     return starts
 
@@ -115,9 +117,10 @@ class InformativeCells:
     Attributes
     ----------
     number
-        How many such cells there are.
-    of_cell
-        For each cell of the likelihood the one here.
+        How many such cells there are, first states included.
+    of_cell, of_first
+        For each cell, and each beginning, of the likelihood the one here; `of_first` is empty where
+        contexts share the initial states.
     row : (number,)
         The row of each such cell: what its probability is conditional on.
     """
@@ -142,18 +145,28 @@ class InformativeCells:
         elif "transitions" not in parts and moves:
             row = self._cells // high
         _, self.row = np.unique(row, return_inverse=True)
+        self.of_first = np.zeros(0, np.int64)
+        if likelihood.fixed_initial is None:
+            states, of_first = np.unique(self._whole.first_state, return_inverse=True)
+            self.of_first = self.number + of_first
+            self.number += states.size
+            self.row = np.append(self.row, np.full(states.size, self.row.max(initial=-1) + 1))
+            self._cells = np.append(self._cells, -1 - states)  # no number of a step
 
     @cached_property
     def episodes(self) -> Episodes:
         """Enough episodes for a start, in terms of these cells."""
-        return self._whole.sample().renumbered(self._cells, self.of_cell)
+        return self._whole.sample().renumbered(self._cells, self.of_cell, self.of_first)
 
 
-def _tilted(likelihood: MixtureLikelihood, factors: Floats, weights: Floats) -> ExpectedCounts:
+def _tilted(
+    likelihood: MixtureLikelihood, cells: InformativeCells, factors: Floats, weights: Floats
+) -> ExpectedCounts:
     """The counts shared out by the weights, with P_m(x) multiplied by factors[x, m]."""
+    first = likelihood.beginning_counts[:, None] * weights
     return ExpectedCounts(
-        likelihood.cell_counts[:, None] * factors * weights,
-        likelihood.beginning_counts[:, None] * weights,
+        likelihood.cell_counts[:, None] * factors[cells.of_cell] * weights,
+        first * factors[cells.of_first] if cells.of_first.size else first,
     )
 
 

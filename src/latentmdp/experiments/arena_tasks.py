@@ -266,6 +266,34 @@ def _icu_sepsis() -> Any:
     return gymnasium.make("Sepsis/ICU-Sepsis-v2").unwrapped
 
 
+# -- games of finding out ------------------------------------------------------------------------
+
+
+def tiger_model(seed: int, right: float = 0.85, horizon: int = 12) -> LatentMDP:
+    """The tiger: listen at a price of 1, then open the door it is not behind.
+
+    It pays 10, the other door costs 100, and either ends the episode. What is heard is the state.
+    The variants name the doors differently.
+    """
+    start, heard, over = 0, (1, 2), 3
+    T, amounts = np.zeros((2, 4, 3, 4)), np.full((2, 4, 3), -1.0)
+    doors = np.random.default_rng(seed).permutation(2)
+    for m in range(2):
+        T[m, start:over, 0, heard[m]], T[m, start:over, 0, heard[1 - m]] = right, 1.0 - right
+        T[m, start:over, 1:, over] = 1.0
+        amounts[m, :, 1 + doors[m]], amounts[m, :, 2 - doors[m]] = -100.0, 10.0
+    allowed = np.arange(4)[:, None] < np.full(3, over)
+    return LatentMDP.from_amounts(T, amounts, initial=start, horizon=horizon, allowed=allowed)
+
+
+def bandit_model(seed: int, contexts: int = 4, arms: int = 4, horizon: int = 20) -> LatentMDP:
+    """A latent bandit: in each context one arm, its own, pays mostly, and the others seldom."""
+    chance = np.random.default_rng(seed)
+    means = chance.uniform(0.05, 0.3, size=(contexts, 1, arms))
+    means[np.arange(contexts), 0, chance.permutation(arms)[:contexts]] = 0.9
+    return LatentMDP(np.ones((contexts, 1, arms, 1)), means, horizon=horizon)
+
+
 # -- the list -------------------------------------------------------------------------------------
 
 _FIG1 = {"contexts": 7, "states": 15, "actions": 3, "horizon": 30}
@@ -322,6 +350,25 @@ _ALL = (
         10,
         _instance("deterministic", **_MAZE, reward_density=0.2, variation=0.4),
     ),
+    Task("cue", "a cue one step before the choice", 1_000, 2, _instance("cue", horizon=2)),
+    Task("cue-far", "a cue 20 steps before the choice", 1_000, 21, _instance("cue", horizon=21)),
+    Task("identification", "twenty questions about 3 bits", 4_000, 4, _instance("identification")),
+    Task(
+        "identification-4",
+        "twenty questions about 4 bits",
+        6_000,
+        5,
+        _instance("identification", bits=4, horizon=5),
+    ),
+    Task(
+        "identification-noisy",
+        "twenty questions about 3 bits, a tenth of the answers wrong",
+        6_000,
+        8,
+        _instance("identification", noise=0.1, horizon=8),
+    ),
+    Task("tiger", "listen, or open a door", 4_000, 12, tiger_model),
+    Task("bandit", "which arm pays for whom", 3_000, 20, bandit_model),
     Task("blackjack", "Blackjack with a hidden deck", 20_000, 10, _blackjack),
     Task("icu-sepsis", "sepsis patients of hidden types", 10_000, 30, icu_sepsis_model),
 )

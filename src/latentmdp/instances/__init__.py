@@ -1,6 +1,7 @@
 """Named latent MDPs: `make("separated", delta=0.5, rng=0)`; `list_instances()` lists them all."""
 
 from latentmdp.instances import (  # noqa: F401: a module registers its instances
+    cue,
     deterministic,
     frozen_lake,
     hard,

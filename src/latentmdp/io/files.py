@@ -101,6 +101,8 @@ def load(path: PathLike, **arguments: Any) -> Any:
     if source.is_dir() or source.suffix.lower() in CHECKER_SUFFIXES:
         return _load_from_storm(source, arguments)
     reader = _format(source)
+    if source.exists() and not source.is_file():  # a pipe would be waited for, without an end
+        raise FormatError(f"{source}: not a regular file")
     _require_known(arguments, reader, source)
     session_arguments = {
         name: arguments.pop(name) for name in _SESSION if reader is json and name in arguments

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         spread,
     )
     from latentmdp.logs.counts import dense_counts
-    from latentmdp.logs.on_disk import write_shard, written
+    from latentmdp.logs.on_disk import INCOMPLETE, known_shard, write_shard, written
     from latentmdp.logs.trajectories import require_trajectories
 else:
     from latentmdp._util import lazy_names

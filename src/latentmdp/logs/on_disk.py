@@ -309,6 +309,9 @@ class _Measures(NamedTuple):
         )
 
 
+INCOMPLETE = "incomplete.json"
+"""The file that a folder of logs has while it is written: what is being written."""
+
 Unit = tuple[Sequence[RowRange], _Measures]
 """Rows that were checked, and what is in them."""
 
@@ -325,6 +328,12 @@ def write_shard(logs: Trajectories, path: str) -> Unit:
         write_table(stream, to_arrow(logs))
     measures = _Measures.of(logs, np.diff(logs.individual_offsets()))
     return [RowRange(path, 0, logs.n_steps, storage.file_stamp(path))], measures
+
+
+def known_shard(path: str) -> Unit:
+    """What is in a file that `write_shard` wrote."""
+    header = _header(path)
+    return _checked([header.span], _reader(header, {}, _options([header]), anew=True))
 
 
 def written(units: Iterable[Unit]) -> LogFiles:
@@ -469,7 +478,14 @@ def _files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> 
         files = [os.fspath(path) for path in paths]
         if not files:
             raise ValueError("open_logs needs at least one file")
-    return [os.path.abspath(path) for path in files]
+    files = [os.path.abspath(path) for path in files]
+    for folder in dict.fromkeys(map(os.path.dirname, files)):
+        if os.path.exists(os.path.join(folder, INCOMPLETE)):
+            raise TrajectoryError(
+                f"{folder} is not complete: whatever wrote it has not come to its end (its file "
+                f"{INCOMPLETE} says so); the same call of simulate, with the same seed, goes on"
+            )
+    return files
 
 
 class _Header(NamedTuple):

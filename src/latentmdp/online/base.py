@@ -14,9 +14,15 @@ loop, as its `play`; that changes how fast the rounds are, not what they are.
 from __future__ import annotations
 
 import json
+import math
 import os
+import signal
+import threading
 import time
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -45,6 +51,7 @@ from latentmdp.logs import Episode, Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
 from latentmdp.online.run import RECORDS, Curve, Run
+from latentmdp.planning import check_limit
 from latentmdp.policies import HistoryPolicy, Memory, Policy, Sized
 from latentmdp.simulation import PolicyAgent
 from latentmdp.worlds import Space, Transition, World, as_world
@@ -57,6 +64,10 @@ Batch = TypeVar("Batch")
 
 CHECKPOINT_SECONDS = 0.5
 """Between two checkpoints: the work that a killed run may lose."""
+
+_HURRY = 0.6
+"""Of a time limit, the share after which a run comes to its end: the rest is for the last fit, its
+plan, and episodes that show what it earns."""
 
 
 class Learner(ABC):
@@ -92,8 +103,13 @@ class Learner(ABC):
         rng: RNGLike = None,
         checkpoint: str | os.PathLike[str] | None = None,
         progress: bool = False,
+        time_limit: float | None = None,
     ) -> Run:
         """Act for a number of episodes, learning on the way.
+
+        Ctrl-C ends the run when the learner is next between two rounds, and a second one at once.
+        The run so far is returned then, with a warning; with a checkpoint it is saved there and
+        `KeyboardInterrupt` is raised, so that the same call goes on from it.
 
         Parameters
         ----------
@@ -109,6 +125,9 @@ class Learner(ABC):
             by kill -9. Resuming needs the same learner, world, seed and number of episodes.
         progress
             Show a progress bar with the return so far.
+        time_limit
+            Seconds after which the run so far is returned, looked at between two rounds; what comes
+            of it is not repeatable then. A checkpoint is written before.
 
         Raises
         ------
@@ -122,16 +141,21 @@ class Learner(ABC):
         episodes = arrays.positive_integer("episodes", episodes)
         source, key = as_world(world), philox_key(rng)
         source.space.required_horizon()
+        check_limit("time_limit", time_limit)
         if checkpoint is not None:
             require_writable(checkpoint)
         learning = self.begin(source, episodes, key)
         settings = self._record_settings(source, episodes, seed=given_seed(rng), key=key)
-        with one_writer(checkpoint), progress_bar(progress, total=episodes) as move:
+        with (
+            one_writer(checkpoint),
+            progress_bar(progress, total=episodes) as move,
+            _held_interrupts() as interrupts,
+        ):
             if checkpoint is not None:
                 learning.resume(checkpoint, settings)
                 move(learning.done)
-            chunk, saved = 1, time.monotonic()
-            while learning.done < episodes:
+            chunk, saved, start = 1, time.monotonic(), time.monotonic()
+            while learning.done < learning.episodes:
                 began, first = time.monotonic(), learning.done
                 learning.plan()
                 batch = learning.play(min(chunk, learning.next_stop() - first))
@@ -139,10 +163,23 @@ class Learner(ABC):
                 chunk = next_chunk(chunk, learning.done - first, time.monotonic() - began)
                 if progress:
                     move(learning.done - first, learning.status())
+                spent = math.inf if time_limit is None else (time.monotonic() - start) / time_limit
+                ends = bool(interrupts) or (time_limit is not None and spent >= 1.0)
                 late = time.monotonic() - saved > CHECKPOINT_SECONDS
-                if checkpoint is not None and (late or learning.done == episodes):
+                if checkpoint is not None and (late or ends or learning.done == episodes):
                     write_checkpoint(checkpoint, settings, learning.arrays(), learning.seconds())
                     saved = time.monotonic()
+                if interrupts and checkpoint is not None and learning.done < episodes:
+                    raise KeyboardInterrupt
+                if ends:
+                    break
+                if time_limit is not None and checkpoint is None and spent >= _HURRY:
+                    learning.hurry()
+            if learning.done < episodes:
+                learning.end_here()
+                reason = "was interrupted" if interrupts else "reached its time limit"
+                message = f"the run {reason} after {learning.done} of {episodes} episodes"
+                warnings.warn(message, UserWarning, stacklevel=3)
             return _named(learning.result(settings), source)
 
 
@@ -193,6 +230,15 @@ class Learning(ABC, Generic[Batch]):
     def next_stop(self) -> int:
         """The number of episodes that one round must not go beyond."""
         return self.episodes
+
+    def hurry(self) -> None:
+        """Leave out what can be left out, since the time is nearly over; by default nothing."""
+
+    def end_here(self) -> None:
+        """Make the episodes played so far all that there are."""
+        self.episodes = self.done
+        for name in RECORDS:
+            setattr(self, name, getattr(self, name)[: self.done])
 
     def status(self) -> str:
         """A few words for the progress bar."""
@@ -267,6 +313,12 @@ class CountingLearning(Learning[Batch]):
     def next_stop(self) -> int:
         """The first milestone not reached yet."""
         return int(self._points[np.searchsorted(self._points, self.done, side="right")])
+
+    def end_here(self) -> None:
+        """See `Learning`; later milestones are left out."""
+        super().end_here()
+        reached = self._points <= self.done
+        self._points, self._errors = self._points[reached], self._errors[reached]
 
     def note_error(self) -> None:
         """Note the model error if a milestone has just been reached."""
@@ -418,6 +470,33 @@ class EstimateAgent(PolicyAgent):
     def inferred(self) -> Floats:
         """What the learner's filter believes, (M,)."""
         return self._filter.inferred()
+
+
+@contextmanager
+def _held_interrupts() -> Iterator[list[int]]:
+    """Ctrl-C noted in a list, for the loop to end by; a second one is raised at once.
+
+    Planners and fits within a round would end early by an interrupt, and a resumed run would differ
+    from one that was never stopped. Where Python's own handler is not in charge, or in another
+    thread, nothing is changed.
+    """
+    noted: list[int] = []
+    previous = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if not main or previous is not signal.default_int_handler:
+        yield noted
+        return
+
+    def note(number: int, frame: object) -> None:
+        if noted:
+            raise KeyboardInterrupt
+        noted.append(number)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def _as_json(value: Any) -> Any:

@@ -692,6 +692,7 @@ def _optimistic_values(space: Space, widths: Widths, growth: float, W: int) -> O
         growth=float(growth),
         least_change=1e-6,  # far below what a belief says of an episode, far above its rounding
         discount=float(space.discount),
+        planning_discount=space.duration.planning_discount,
         pairs=_columns(allowed, W),
         terminal=space.terminal,
         caps=caps,

@@ -117,7 +117,8 @@ class OptimisticValues(NamedTuple):
     factors: tuple[float, float, float, float]  # of 1 / sqrt(N) and 1 / N, for values, for rewards
     growth: float  # replan when a count exceeds growth times what it was; 0: always; `DOUBLING`
     least_change: float
-    discount: float
+    discount: float  # of returns
+    planning_discount: float  # of values: breaks ties for the sooner
     pairs: NDArray[np.int64]  # the columns of allowed actions
     terminal: NDArray[np.bool_]  # (S,)
     caps: NDArray[np.float64]  # (H,): the most that can be earned from each step on
@@ -592,7 +593,7 @@ def replan(estimate, optimistic):
     used, columns = estimate.used, estimate.columns
     met, caps, values, pairs = optimistic.met, optimistic.caps, optimistic.values, optimistic.pairs
     kind, reach, lowest = optimistic.kind, optimistic.reach, optimistic.lowest
-    discount, spread = optimistic.discount, optimistic.spread
+    discount, spread = optimistic.planning_discount, optimistic.spread
     for m in range(stale.shape[0]):
         if not (due[0] and stale[m]):
             continue
@@ -641,7 +642,7 @@ def largest_bonus(estimate, optimistic):
                 bonus = flat[m, t, c] - future
                 if t == H - 1 or bonus > columns[m, BONUS, c]:
                     columns[m, BONUS, c] = bonus
-            maxima(values, m, t, optimistic.discount, later)
+            maxima(values, m, t, optimistic.planning_discount, later)
 
 
 # -- acting ----------------------------------------------------------------------------------------

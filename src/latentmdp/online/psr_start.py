@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from latentmdp._util import Arrays, arrays, philox_key
+from latentmdp.errors import LatentMDPError
 from latentmdp.fit import Fit
 from latentmdp.logs import Trajectories
 from latentmdp.model import RewardModel
@@ -159,6 +160,15 @@ class _FromPSR(Learning[Any]):
         self._lucrl = lucrl.begin(self.world, remaining, philox_key(chance))
         for name in RECORDS:  # L-UCRL writes to what the record has behind the exploration
             setattr(self._lucrl, name, getattr(self, name)[self.explored :])
+
+    def end_here(self) -> None:
+        """See `Learning`; refused before L-UCRL has a start, since nothing is learned by then."""
+        if self._lucrl is None:
+            raise LatentMDPError(
+                f"the run ended after {self.done} random episodes, before a start was recovered"
+            )
+        super().end_here()
+        self._lucrl.end_here()
 
     def arrays(self) -> Arrays:
         """See `Learning`: L-UCRL's arrays. Exploration follows from the key and is played again."""

@@ -20,12 +20,15 @@ visits, N_m(s, a) the expected ones in context m and k the pseudo-counts of the 
 
 The last fifth of the episodes is the final policy's own: nothing is tried in it, so it tells what
 the policy earns in the world, whatever the model promises. A model may be wrong where no episode
-has been, and then its plan may go there. What the world pays shows it: such a plan is given up
-after a few episodes, the next one has learned from them, and only the last one's count.
+has been, and then its plan may go there. What the world pays shows it: a plan is given up after a
+few episodes where they contradict what it promises, or earn clearly less than an earlier phase did,
+random actions among them; the next one has learned from them, and only the last one's count. Where
+the world is not a latent MDP no plan may be as good as what was seen before: then the policy of the
+best earlier phase, planned from its fit, has the episodes that are left.
 
 What EM does not estimate by itself is chosen anew whenever the data have doubled: how many contexts
 there are (if that is to be found), whether rewards depend on the next state (if that is to be
-found), and how many pseudo-counts to use.
+found), whether the first state tells of the context, and how many pseudo-counts to use.
 
 A run is in one of these states, each a class below with what it needs. `plan` leaves `_FitDue`,
 `play` plays as the state says, and `absorb` goes on to the state that follows.
@@ -33,7 +36,8 @@ A run is in one of these states, each a class below with what it needs. `plan` l
     state              plays                               then
     _Exploring         random episodes                     _FitDue
     _FitDue            nothing: `plan` fits all episodes   a round, or in the last fifth _OnTrial;
-                       that fits may see                   _Final where no trial is left
+                       that fits may see                   _Final where no trial is left, by the
+                                                           best earlier phase's plan if all failed
     _OptimisticRound   a phase of L-UCRL                   _FitDue
     _SampledRound      a phase by a sampled model's plan   _FitDue; method="sampling" only
     _OnTrial           a few episodes by the final plan    _FitDue if they contradict the plan,
@@ -49,13 +53,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Arrays, RNGLike, arrays, philox_key
+from latentmdp._util import Arrays, Floats, RNGLike, arrays, philox_key, require_choice
 from latentmdp.estimation import (
     EM,
     FEW_CONTEXTS,
@@ -108,9 +112,11 @@ def learn(
     bonus: Bonus | VarianceBonus | None = VarianceBonus(),  # noqa: B008
     max_contexts: int = MAX_CONTEXTS,
     reward_model: Literal["state-action", "transition", "auto"] = "auto",
+    shared_initial: bool | Literal["auto"] = "auto",
     planner: Planner | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = False,
+    time_limit: float | None = None,
 ) -> Run:
     """Learn to act in a world whose contexts are never shown.
 
@@ -138,15 +144,22 @@ def learn(
     bonus
         Optimism about rows that few observations support, as of `LUCRL`.
     max_contexts
-        The largest number that "auto" tries.
+        The largest number that "auto" tries; the default is raised by itself while still more
+        contexts predict better.
     reward_model
         Whether a reward depends on (s, a), or on (s, a, s') as in most Gymnasium tables; "auto"
         decides by BIC, again each time the data have doubled.
+    shared_initial
+        Whether all contexts begin in the same states, so that the first state says nothing of the
+        context; "auto" decides by held-out likelihood, again each time the data have doubled.
     planner
         Makes the final plan; HSVI to a gap of 2 % within 10 seconds by default. While learning,
         plans are Q-MDP's, or PBVI's where Q-MDP falls short of its own bound.
     checkpoint
         A file to go on from after an interruption; the result is the same to the bit.
+    time_limit
+        Seconds after which the run so far is returned, as Ctrl-C does where there is no checkpoint;
+        see `Learner.run`. From six tenths of it on only the final policy plays.
 
     Returns
     -------
@@ -163,6 +176,7 @@ def learn(
             bonus=bonus,
             max_contexts=max_contexts,
             reward_model=reward_model,
+            shared_initial=shared_initial,
             planner=planner,
             sampling=method == "sampling",
         )
@@ -174,7 +188,7 @@ def learn(
         learner = PSRStart(n_contexts, reward_model=counted, planner=planner)
     else:
         raise ValueError(f'method must be "likelihood", "sampling" or "psr", got {method!r}')
-    return learner.run(world, episodes, rng, checkpoint, progress)
+    return learner.run(world, episodes, rng, checkpoint, progress, time_limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +205,7 @@ class Refit(Learner):
     bonus: Bonus | VarianceBonus | None = VarianceBonus()  # noqa: RUF009
     max_contexts: int = MAX_CONTEXTS
     reward_model: Literal["state-action", "transition", "auto"] = "auto"
+    shared_initial: bool | Literal["auto"] = "auto"
     planner: Planner | None = None
     sampling: bool = False
 
@@ -198,6 +213,7 @@ class Refit(Learner):
         if self.n_contexts != "auto":
             arrays.positive_integer("n_contexts", self.n_contexts)
         require_reward_model(self.reward_model)
+        require_choice("shared_initial", self.shared_initial, (True, False, "auto"))
         if not 1.0 < self.growth < np.inf:
             raise ValueError(f"growth must be above 1 and finite, got {self.growth}")
         if not isinstance(self.bonus, Bonus | VarianceBonus | None):
@@ -230,6 +246,7 @@ class _ChosenStructure(NamedTuple):
     episodes: int
     n_contexts: int
     reward_model: RewardModel
+    shared_initial: bool
     pseudo_counts: float
     reward_pseudo_counts: float
 
@@ -239,6 +256,17 @@ class _LastFit(NamedTuple):
 
     structure: _ChosenStructure | None = None
     model: LatentMDP | None = None
+
+
+class _BestPhase(NamedTuple):
+    """Of the phases before the final plan the one that surely earned most.
+
+    `low` is the lower end of the interval of its mean return, `model` its fit; None where actions
+    were random.
+    """
+
+    low: float
+    model: LatentMDP | None
 
 
 @dataclass(frozen=True)
@@ -314,10 +342,25 @@ class _Refitting(Learning[Trajectories]):
         self.no_logs = gathered([], self.space).without_contexts()
         self.logs = self.no_logs
         self.phases: tuple[Phase, ...] = ()
+        self.best_phase: _BestPhase | None = None
         self.state: _Exploring | _FitDue | _Fitted = _Exploring()
-        # The last fifth of the episodes is the final policy's; a trial is a sixteenth of those.
-        self.first_final = episodes - max(1, episodes // 5)
+        self._end_after(episodes)
+
+    def _end_after(self, episodes: int) -> None:
+        """Give the final policy the last fifth of so many episodes; a trial is 1/16 of those."""
+        self.episodes = episodes
+        self.first_final = max(self.done, episodes - max(1, episodes // 5))
         self.trial = max(1, (episodes - self.first_final) // 16)
+
+    def hurry(self) -> None:
+        """See `Learning`: a quarter as many episodes as there were, by the final policy."""
+        if self.done < self.first_final:
+            self._end_after(min(self.episodes, self.done + max(1, self.done // 4)))
+
+    def end_here(self) -> None:
+        """See `Learning`: the last fit is made, and its plan is not tried."""
+        super().end_here()
+        self.first_final, self.trial = min(self.first_final, len(self.logs)), 0
 
     def plan(self) -> None:
         """Where a fit is due, make it, and with it what acts next."""
@@ -330,7 +373,8 @@ class _Refitting(Learning[Trajectories]):
         model = self._sized(fit.model)
         if self.done >= self.first_final:
             planner = ActingPlanner(self.learner.planner or CertifiedPlanner())
-            final = (structure, fit, planner.plan(model), due.last_fit)
+            plan = self._earlier_plan() if self._all_failed() else planner.plan(model)
+            final = (structure, fit, plan, due.last_fit)
             self.state = _OnTrial(*final) if self._may_try(due) else _Final(*final, due.final_logs)
         elif self.learner.sampling:
             # The last number keeps draws of models apart from those of the fits.
@@ -349,6 +393,25 @@ class _Refitting(Learning[Trajectories]):
         """
         tried = self.done - self.first_final
         return self.trial >= _FEWEST and not len(due.final_logs) and tried < 7 * self.trial
+
+    def _all_failed(self) -> bool:
+        """Whether no trial is left, and the last plan tried was clearly worse than before."""
+        tried = len(self.logs) - self.first_final
+        return tried >= 7 * self.trial and self._is_worse(self.returns[: len(self.logs)])
+
+    def _is_worse(self, returns: Floats) -> bool:
+        """Whether the last `trial` of some returns are clearly below the best earlier phase."""
+        best, last = self.best_phase, mean_return(returns[-self.trial :])
+        return best is not None and last is not None and last.high < best.low
+
+    def _earlier_plan(self) -> Plan:
+        """What the best earlier phase acted by: the plan of its fit, or random actions."""
+        assert self.best_phase is not None
+        model = self.best_phase.model
+        if model is None:
+            return Plan(UniformPolicy(), message="random actions")
+        sized = self._sized(model)
+        return ActingPlanner(planner_for(sized)).plan(sized)
 
     def _optimistic_round(
         self, structure: _ChosenStructure, fit: Fit, model: LatentMDP
@@ -413,6 +476,10 @@ class _Refitting(Learning[Trajectories]):
             mean_return=float(self.returns[now].mean()),
         )
         self.phases = (*self.phases, phase)
+        value = mean_return(self.returns[now])
+        low = -np.inf if self.best_phase is None else self.best_phase.low
+        if now.stop <= self.first_final and len(batch) >= _FEWEST and value and value.low > low:
+            self.best_phase = _BestPhase(value.low, None if fit is None else fit.model)
         new = batch.without_contexts()
         if isinstance(state, _Final):
             self.state = replace(state, final_logs=Trajectories.concat([state.final_logs, new]))
@@ -424,9 +491,31 @@ class _Refitting(Learning[Trajectories]):
             self.state = _FitDue(last_fit, self.no_logs)
 
     def _gives_up(self, plan: Plan, now: slice) -> bool:
-        """Whether a trial contradicts what the plan promises."""
+        """Whether a trial contradicts what the plan promises, or what was earned before."""
         value = mean_return(self.returns[now])
-        return value is not None and contradicted(plan, value) is not None
+        if value is None:
+            return False
+        return contradicted(plan, value) is not None or self._is_worse(self.returns[now])
+
+    def _not_found(self, fit: Fit, visits: Floats, final_logs: Trajectories) -> Iterator[str]:
+        """What exploration has not seen, in words."""
+        learner, number = self.learner, fit.model.n_contexts
+        if learner.n_contexts == "auto" and number == learner.max_contexts != MAX_CONTEXTS:
+            yield f"there may be more contexts than max_contexts={number}, the most that were tried"
+        if np.ptp(self.returns) == 0.0 and self.space.n_rewards > 1 and self.done >= _FEWEST:
+            yield (
+                f"all {self.done} episodes earned the same, {self.returns[0]:.4g}: whatever else "
+                "the world pays was never reached"
+            )
+        steps = final_logs.steps()
+        met = np.bincount(steps.state[steps.state >= 0], minlength=self.space.n_states) > 0
+        untried = self.space.allowed_actions() & met[:, None] & (visits.sum(axis=0) == 0.0)
+        if untried.any():
+            s, a = np.argwhere(untried)[0]
+            yield (
+                f"{int(untried.sum())} actions were never tried in states where the final policy "
+                f"goes, such as action {a} in state {s}: what they would earn is not known"
+            )
 
     def _sized(self, model: LatentMDP) -> LatentMDP:
         """The fitted model with the world's horizon, discount and allowed actions."""
@@ -451,12 +540,24 @@ class _Refitting(Learning[Trajectories]):
             "phases": phase_rows(self.phases),
         }
         if structure is not None and model is not None:
-            episodes, M, reward_model, *strengths = structure
+            episodes, M, reward_model, *rest = structure
             joint = float(reward_model == "transition")
-            saved["settled"] = np.array([episodes, M, joint, *strengths], dtype=np.float64)
-            fields = model.to_fields()
-            saved |= {f"model_{name}": fields[name] for name in _MODEL if fields[name] is not None}
+            saved["settled"] = np.array([episodes, M, joint, *rest], dtype=np.float64)
+            saved |= _model_arrays("model", model)
+        if self.best_phase is not None:
+            saved["best_low"] = np.array(self.best_phase.low)
+            if (best := self.best_phase.model) is not None:
+                saved |= _model_arrays("best", best)
         return saved
+
+    def _model_of(self, saved: Arrays, prefix: str, reward_model: RewardModel) -> LatentMDP:
+        """The model that `_model_arrays` took apart."""
+        fields = {name: saved.get(f"{prefix}_{name}") for name in _MODEL}
+        others = {"horizon": self.space.horizon, "reward_values": self.space.reward_array}
+        model = LatentMDP.from_fields({**fields, **others, "reward_model": reward_model})
+        if model.dimensions[1:3] != self.space.dimensions[1:3]:
+            raise ValueError("the model has other sizes than the world")
+        return model
 
     def restore(self, saved: Arrays) -> None:
         super().restore(saved)
@@ -474,17 +575,20 @@ class _Refitting(Learning[Trajectories]):
         self.phases = phases_of(saved)
         last_fit = _LastFit()
         if "settled" in saved:
-            episodes, M, by_transition, *strengths = saved["settled"].tolist()
+            episodes, M, by_transition, initial, *strengths = saved["settled"].tolist()
             if not (episodes >= 1 and M >= 1 and all(k >= 0 for k in strengths)):
                 raise ValueError("the structure chosen is out of range")
             reward_model: RewardModel = "transition" if by_transition else "state-action"
-            structure = _ChosenStructure(int(episodes), int(M), reward_model, *strengths)
-            fields = {name: saved.get(f"model_{name}") for name in _MODEL}
-            others = {"horizon": self.space.horizon, "reward_values": self.space.reward_array}
-            model = LatentMDP.from_fields({**fields, **others, "reward_model": reward_model})
-            if model.dimensions[1:3] != self.space.dimensions[1:3]:
-                raise ValueError("the model has other sizes than the world")
-            last_fit = _LastFit(structure, model)
+            structure = _ChosenStructure(
+                int(episodes), int(M), reward_model, bool(initial), *strengths
+            )
+            last_fit = _LastFit(structure, self._model_of(saved, "model", reward_model))
+        if "best_low" in saved:
+            best = None
+            if "best_joint" in saved:
+                form: RewardModel = "transition" if saved["best_joint"] else "state-action"
+                best = self._model_of(saved, "best", form)
+            self.best_phase = _BestPhase(float(saved["best_low"]), best)
         self.state = _FitDue(last_fit, final_logs)
 
     def result(self, settings: dict[str, Any]) -> Run:
@@ -492,7 +596,7 @@ class _Refitting(Learning[Trajectories]):
         self.plan()  # a fit is due if the run was resumed after the last episode, or had only one
         state = self.state
         assert isinstance(state, _Final)
-        fit, plan = state.fit, state.plan
+        fit, plan, final_logs = state.fit, state.plan, state.final_logs
         fitted = [phase for phase in self.phases if phase.n_contexts]
         curve = Curve(
             np.array([*(phase.first_episode for phase in fitted), self.done], np.int64),
@@ -500,9 +604,23 @@ class _Refitting(Learning[Trajectories]):
         )
         # Where no episode has paid yet, one reward is what an episode may have paid.
         payments = np.append(self.returns, self.space.reward_array)
-        value = mean_return(self.returns[len(self.logs) :], payments)
+        own, random = self.returns[len(self.logs) :], self.returns[: self.phases[0].episodes]
+        value, before = mean_return(own, payments), mean_return(random, payments)
         visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
-        messages = learn_warnings(plan, fit, visits, value, state.final_logs)
+        messages = (
+            *learn_warnings(plan, fit, visits, value, final_logs),
+            *self._not_found(fit, visits, final_logs),
+        )
+        if self._all_failed():
+            messages = (*messages, f"{_WORSE}, and its policy is returned")
+        if value and before and random.size >= _FEWEST and value.high < before.low:
+            # What was learned is worse than nothing: random actions are what is known to be better.
+            messages = (
+                *messages,
+                f"the final policy earned {value} an episode, and random actions {before}: random "
+                "actions are returned",
+            )
+            plan, value = Plan(UniformPolicy(), message="random actions"), before
         for message in messages:
             warnings.warn(message, LearnWarning, stacklevel=4)
         return self.run_of(
@@ -513,17 +631,28 @@ class _Refitting(Learning[Trajectories]):
             plan=plan,
             fit=fit,
             phases=self.phases,
-            logs=Trajectories.concat([self.logs, state.final_logs]),
+            logs=Trajectories.concat([self.logs, final_logs]),
             value=value,
             warnings=messages,
         )
 
 
+_WORSE = (
+    "every plan that was tried earned less than an earlier phase: the world is not what the model "
+    "takes it for"
+)
 _LOGS = ("states", "actions", "rewards", "offsets")
 _MODEL = (
     *("transitions", "reward_probs", "initial", "weights"),
     *(f"outcome_{name}" for name in Outcomes._fields),
 )
+
+
+def _model_arrays(prefix: str, model: LatentMDP) -> Arrays:
+    """A fitted model as arrays by name, without what the world says of it."""
+    fields = model.to_fields()
+    named = {f"{prefix}_{name}": fields[name] for name in _MODEL if fields[name] is not None}
+    return {**named, f"{prefix}_joint": np.array(model.reward_model == "transition")}
 
 
 def _random_share(fit: Fit, done: int) -> float:
@@ -550,8 +679,7 @@ def _next_fit(
     """
     structure, model = last
     if structure is not None and len(logs) < 2 * structure.episodes:
-        _, M, reward_model, *strengths = structure
-        return structure, _em_fit(learner, logs, M, reward_model, [model], rng, strengths)
+        return structure, _em_fit(learner, logs, *structure[1:3], [model], rng, structure)
     requested = learner.reward_model
     reward_model = "state-action" if requested == "auto" else requested
     if requested == "auto" and model is not None:
@@ -570,19 +698,26 @@ def _next_fit(
                 behaviour="shared",
                 shared_rewards="auto",
                 shared_transitions="auto",
+                shared_initial=learner.shared_initial,
                 reward_model=reward_model,
                 folds=2,
             )
             search = ContextSearch.of([logs], settings, rng, restarts=2, least=least)
-            search.run(max(least, learner.max_contexts), patience=2 if least == 1 else 1)
+            most = len(logs) if learner.max_contexts == MAX_CONTEXTS else learner.max_contexts
+            search.run(max(least, most), patience=2 if least == 1 else 1)
             M = search.choice().n_contexts
         fit = _em_fit(learner, logs, M, reward_model, [model, None], rng)
         if structure is not None and structure[1:3] == (M, reward_model):
             # At most twice the strengths of the last time, as the data are: contexts once seen are
             # not given up.
-            strengths = [fit.pseudo_counts, fit.reward_pseudo_counts]
-            capped = [min(now, 2 * before) for now, before in zip(strengths, structure[3:])]
-            if capped != strengths:
+            now = _structure_of(fit, len(logs))
+            capped = now._replace(
+                pseudo_counts=min(now.pseudo_counts, 2 * structure.pseudo_counts),
+                reward_pseudo_counts=min(
+                    now.reward_pseudo_counts, 2 * structure.reward_pseudo_counts
+                ),
+            )
+            if capped != now:
                 fit = _em_fit(learner, logs, M, reward_model, [fit.model, None], rng, capped)
         if again or requested != "auto":
             break
@@ -590,8 +725,15 @@ def _next_fit(
         if better == reward_model:
             break
         least, reward_model, model = 1, better, fit.model
-    strengths = [fit.pseudo_counts, fit.reward_pseudo_counts]
-    return _ChosenStructure(len(logs), M, reward_model, *strengths), fit
+    return _structure_of(fit, len(logs)), fit
+
+
+def _structure_of(fit: Fit, episodes: int) -> _ChosenStructure:
+    """What a fit to so many episodes chose."""
+    strengths = (fit.pseudo_counts, fit.reward_pseudo_counts)
+    shared = "initial" in fit.shared
+    model = fit.model
+    return _ChosenStructure(episodes, model.n_contexts, model.reward_model, shared, *strengths)
 
 
 def _em_fit(
@@ -601,20 +743,22 @@ def _em_fit(
     reward_model: RewardModel,
     starts: Sequence[LatentMDP | None],
     rng: np.random.Generator,
-    strengths: Sequence[float] | None = None,
+    structure: _ChosenStructure | None = None,
 ) -> Fit:
     """A fit from `starts`, None for fresh ones; from fresh ones only where the first does not suit.
 
-    `strengths` are pseudo-counts and those of rewards; None chooses them by held-out likelihood.
+    Without a `structure` its pseudo-counts and what contexts share are chosen by held-out
+    likelihood.
     """
-    of_rewards = None if strengths is None else strengths[1]
+    of_rewards = None if structure is None else structure.reward_pseudo_counts
     shared = of_rewards == np.inf  # rewards that say nothing of the context
     em = EM(
         n_contexts,
         restarts=learner.restarts,
-        pseudo_counts="auto" if strengths is None else strengths[0],
+        pseudo_counts="auto" if structure is None else structure.pseudo_counts,
         reward_pseudo_counts=None if shared else of_rewards,
         shared_rewards=shared,
+        shared_initial=learner.shared_initial if structure is None else structure.shared_initial,
         reward_model=reward_model,
         folds=3,  # few, since strengths are chosen each time the data have doubled
     )

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         switches,
         towards,
     )
+    from latentmdp.planning.limits import check_limit
     from latentmdp.planning.qmdp import best_actions, policy_values
 else:
     from latentmdp._util import lazy_names

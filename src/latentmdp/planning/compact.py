@@ -197,7 +197,7 @@ class _Choice:
         layers = []
         for t in range(model.n_layers - 1, -1, -1):
             points, n_nodes = _merged(nodes.layer(t, S), others.layer(t, S))
-            problem = (table, self.rewards, model.discount, model.allowed)
+            problem = (table, self.rewards, model.duration.planning_discount, model.allowed)
             plans, labels = kernels.back_up_points(*problem, points.states, points.masses, *after)
             selected, offsets = _select(points, plans, n_nodes, most)
             vectors, labels = plans[selected], labels[selected]

@@ -236,7 +236,8 @@ def _induce(
     later = np.zeros((0, model.n_contexts))
     layered = []
     for t in range(model.n_layers - 1, -1, -1):
-        later, actions = _back_up(model.discount, problem, layers[t], later, worst)
+        discount = model.duration.planning_discount  # of equal actions, the sooner
+        later, actions = _back_up(discount, problem, layers[t], later, worst)
         worst = least[t]
         layered.append((later, actions))
     vectors, labels = zip(*layered[::-1])

@@ -4,7 +4,9 @@
                     + discount sum_s' T_m(s' | s, a) max_a' Q_{t+1,m}(s', a')
     pi(t, s, b)   = argmax_a sum_m b(m) Q_{t,m}(s, a)
 
-with maxima over allowed actions, and 0 in a terminal state. Its informed bound
+with maxima over allowed actions, and 0 in a terminal state. Of actions of equal value the one that
+earns sooner is taken, then the one with the lowest number (`Duration.planning_discount`). Its
+informed bound
 sum_m w_m (R^hid_init(m) + sum_s nu_m(s) max_a Q_{1,m}(s, a)) is what an agent that knows the
 context could earn, so it is at least V*. Where there is no end, Q_m is the fixed point, bounded
 from above (`latentmdp.planning.endless`).
@@ -84,12 +86,13 @@ class QMDP:
         require_model(model)
         start = time.perf_counter()
         if _is_dense(model):
-            dense = _dense_values(model)
+            dense = _dense_values(model, model.duration.planning_discount)
             policy = AlphaVectorPolicy.from_values(dense, model, self.smoothing, dense=True)
             informed = float(bellman.informed_value(dense, model.weights, model.initial))
         else:
             rows = planning_rows(model)
-            values = _row_values(model, rows, threads=self.threads)
+            discount = model.duration.planning_discount
+            values = _row_values(model, rows, discount, threads=self.threads)
             best = best_of(model, _by_action(model, rows, values[:1])[0])
             informed = float(np.einsum("m,ms,sm->", model.weights, model.initial, best))
             policy = AlphaVectorPolicy.from_values(values, model, self.smoothing)
@@ -112,7 +115,12 @@ def context_values(model: LatentMDP, q: Floats | None = None) -> Floats:
     return earned if model.initial_bonus is None else earned + model.initial_bonus
 
 
-def q_values(model: LatentMDP, check: Check | None = None, threads: int | None = None) -> Floats:
+def q_values(
+    model: LatentMDP,
+    check: Check | None = None,
+    threads: int | None = None,
+    discount: float | None = None,
+) -> Floats:
     """Q_{t,m}(s, a) of every context, shape (H, S, A, M); 0 where an action is not allowed.
 
     So a maximum over actions must be taken over `model.allowed`, as `best_actions` does. Where
@@ -120,12 +128,14 @@ def q_values(model: LatentMDP, check: Check | None = None, threads: int | None =
     the largest value unless rounding, 1e-15 / (1 - discount) of it, forbids. `check` is called
     now and then. If it raises `LimitReached`, the values that are not there yet are replaced by
     upper bounds: what the rest of the episode earns at most, and the largest reward for every
-    further step. `threads` share the work where there are many outcomes.
+    further step. `threads` share the work where there are many outcomes. `discount` is the model's
+    by default.
     """
+    discount = model.discount if discount is None else discount
     if _is_dense(model):
-        return _interleaved(model, _dense_values(model, check))
+        return _interleaved(model, _dense_values(model, discount, check))
     rows = planning_rows(model)
-    return _by_action(model, rows, _row_values(model, rows, check, threads))
+    return _by_action(model, rows, _row_values(model, rows, discount, check, threads))
 
 
 def least_values(
@@ -137,7 +147,8 @@ def least_values(
     bounds, as close as `q_values`; and so they are where `check` ends the work.
     """
     if _is_dense(model):
-        return np.asarray(-_interleaved(model, _dense_values(model, check, costs=True)).max(axis=2))
+        of_costs = _dense_values(model, model.discount, check, costs=True)
+        return np.asarray(-_interleaved(model, of_costs).max(axis=2))
     rows = planning_rows(model)
     costs = rows._replace(rewards=-rows.rewards)
     if model.horizon is None:
@@ -145,7 +156,7 @@ def least_values(
     _require_room(model, model.n_states, "the values of the worst policies")
     values = np.zeros((model.horizon, model.n_states, model.n_contexts))
     scratch = np.empty((1, costs.action.size, model.n_contexts))
-    _fill_outcomes(model, costs, scratch, values, values, check, threads)
+    _fill_outcomes(model, costs, model.discount, scratch, values, values, check, threads)
     return np.subtract(0.0, values, out=values)
 
 
@@ -242,10 +253,19 @@ def _rows_of(model: LatentMDP) -> PlanningRows:
 
 
 def best_actions(model: LatentMDP, values: Floats) -> Integers:
-    """The best allowed actions (..., S, M) of values (..., S, A, M); 0 in terminal states."""
-    if model.all_allowed:
-        return np.asarray(values.argmax(axis=-2))
-    return np.asarray(np.where(model.allowed[:, :, None], values, -np.inf).argmax(axis=-2))
+    """The best allowed actions (L, S, M) by `q_values` (L, S, A, M); 0 in terminal states.
+
+    Of actions that are equal up to rounding the one that earns sooner is taken, then the one with
+    the lowest number.
+    """
+    allowed = np.where(model.allowed[:, :, None], values, -np.inf)
+    best = allowed.max(axis=-2, keepdims=True)
+    rounding = 1e-12 * np.abs(values).max(initial=0.0)
+    tied = (allowed >= best - rounding) & model.allowed[:, :, None]
+    if model.horizon is None or (tied.sum(axis=-2) <= 1).all():  # a discount has decided
+        return np.asarray(allowed.argmax(axis=-2))
+    sooner = q_values(model, discount=model.duration.planning_discount)
+    return np.asarray(np.where(tied, sooner, -np.inf).argmax(axis=-2))
 
 
 def _is_dense(model: LatentMDP) -> bool:
@@ -263,7 +283,9 @@ def _is_dense(model: LatentMDP) -> bool:
     return is_dense
 
 
-def _dense_values(model: LatentMDP, check: Check | None = None, costs: bool = False) -> Floats:
+def _dense_values(
+    model: LatentMDP, discount: float, check: Check | None = None, costs: bool = False
+) -> Floats:
     """Q-values (M, H, A, W), see `latentmdp._kernels.bellman`; of costs if asked."""
     transitions, rewards = model.dense_form()
     M, S, A, _ = model.dimensions
@@ -272,7 +294,7 @@ def _dense_values(model: LatentMDP, check: Check | None = None, costs: bool = Fa
     values = np.empty((M, model.n_layers, A, bellman.padded_states(S)))
 
     def fill(first: int, last: int) -> None:
-        bellman.dense_values(transitions, earned, model.discount, first, last, values)
+        bellman.dense_values(transitions, earned, discount, first, last, values)
 
     _fill_layers(values.swapaxes(0, 1), transitions.size, fill, check, earned)
     return values
@@ -289,6 +311,7 @@ def _interleaved(model: LatentMDP, dense: Floats) -> Floats:
 def _row_values(
     model: LatentMDP,
     rows: PlanningRows,
+    discount: float,
     check: Check | None = None,
     threads: int | None = None,
 ) -> Floats:
@@ -301,13 +324,13 @@ def _row_values(
         ahead[1] = model.discount * _endless_best(model, rows, check)
         bellman.outcome_values(0, model.n_states, *rows.problem, 1.0, 0, 1, ahead, values, nothing)
     else:
-        _fill_outcomes(model, rows, values, nothing, values, check, threads)
+        _fill_outcomes(model, rows, discount, values, nothing, values, check, threads)
     return values
 
 
 def _fill_outcomes(
-    model: LatentMDP, rows: PlanningRows, q: Floats, best: Floats, layered: Floats,
-    check: Check | None, threads: int | None,
+    model: LatentMDP, rows: PlanningRows, discount: float, q: Floats, best: Floats,
+    layered: Floats, check: Check | None, threads: int | None,
 ) -> None:  # fmt: skip
     """Fill `q` and `best` as `bellman.outcome_values`; `layered` is the one with all layers."""
     S, (steps, rewards) = model.n_states, rows.problem
@@ -322,7 +345,7 @@ def _fill_outcomes(
         # A layer is done before the one before it begins, so several blocks mean layer by layer.
         times = [(first, last)] if len(spans) == 1 else [(t, t + 1) for t in range(first, last)]
         for layers in reversed(times):
-            common = (steps, rewards, model.discount, *layers, ahead, q, best)
+            common = (steps, rewards, discount, *layers, ahead, q, best)
             run_blocks(bellman.outcome_values, spans, threads, None, *common)
 
     _fill_layers(layered, layer, fill, check, rewards)

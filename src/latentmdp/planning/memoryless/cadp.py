@@ -195,7 +195,9 @@ class MemorylessProblem:
     def sweep(self, policy: Indices) -> None:
         """One round of coordinate ascent on a policy (H, S), in place."""
         H, S, _, M = self.sizes
-        steps, rewards, discount = *self.rows.problem, self.model.discount
+        # The discount breaks ties for the sooner; policies are valued by the model's own.
+        steps, rewards = self.rows.problem
+        discount = self.model.duration.planning_discount
         y, later, q = np.zeros((H, S, M)), np.zeros((S, M)), np.empty(rewards.shape)
         y[0] = self.start
         number = self.rows.number

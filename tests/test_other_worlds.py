@@ -1,0 +1,198 @@
+"""Worlds as others make them: copies side by side, dm_env, tables, float32 rewards, own names."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+import latentmdp as lm
+from latentmdp.envs import LatentMDPEnv, adapt, from_dm_env, tabular_model
+from latentmdp.errors import LatentMDPError, WorldError
+from latentmdp.simulation import play
+from latentmdp.testing import random_model
+
+
+def model() -> lm.LatentMDP:
+    drawn = random_model(3, contexts=2, states=4, horizon=6, forbidden=0.2, n_terminal=1)
+    return drawn.replace(initial=int(np.flatnonzero(~drawn.terminal)[0]))
+
+
+def copies(kind: Any, number: int) -> Any:
+    return kind([lambda: LatentMDPEnv(model()) for _ in range(number)])
+
+
+@pytest.mark.parametrize("policy", [lm.UniformPolicy(), lm.QMDP().plan(model()).policy])
+@pytest.mark.parametrize("number", [1, 3])
+def test_episodes_side_by_side_are_those_of_one_environment(policy: Any, number: int) -> None:
+    one = play(adapt(LatentMDPEnv(model())), policy, 20, key=5)
+    several = play(adapt(copies(SyncVectorEnv, number)), policy, 20, key=5)
+    assert several == one
+    assert several.contexts is not None
+
+
+@pytest.mark.filterwarnings("ignore::latentmdp.online.warnings.LearnWarning")
+def test_learning_side_by_side_is_learning_in_one() -> None:
+    settings: dict[str, Any] = {"n_contexts": 2, "episodes": 40, "rng": 0, "planner": lm.QMDP()}
+    env = copies(AsyncVectorEnv, 2)
+    try:
+        several = lm.learn(env, **settings)
+    finally:
+        env.close()
+    one = lm.learn(LatentMDPEnv(model()), **settings)
+    assert several.logs == one.logs
+    assert several.policy == one.policy
+
+
+def test_copies_that_begin_again_by_themselves_are_refused() -> None:
+    env = SyncVectorEnv([lambda: LatentMDPEnv(model())], autoreset_mode=AutoresetMode.SAME_STEP)
+    with pytest.raises(ValueError, match="autoreset_mode"):
+        adapt(env)
+
+
+@dataclass
+class Bandit:
+    """A dm_env: two arms, one of which pays; a third of the episodes is cut short at once."""
+
+    seed: int
+
+    def observation_spec(self) -> Any:
+        return SimpleNamespace(minimum=1, maximum=2, dtype=np.int32, shape=())
+
+    def action_spec(self) -> Any:
+        return SimpleNamespace(num_values=2)
+
+    def reset(self) -> Any:
+        self.good = int(np.random.default_rng(self.seed).integers(2))
+        self.t = 0
+        return SimpleNamespace(step_type=0, reward=None, discount=None, observation=1)
+
+    def step(self, action: int) -> Any:
+        self.t += 1
+        last, cut = self.t == 4 or self.seed % 3 == 0, self.seed % 3 == 0
+        reward = np.float32(0.3) if action == self.good else 0.0
+        discount = 1.0 if cut or not last else 0.0
+        step_type = 2 if last else 1
+        return SimpleNamespace(
+            step_type=step_type, reward=reward, discount=discount, observation=np.int32(2)
+        )
+
+
+def test_a_dm_env_is_a_world() -> None:
+    world = from_dm_env(Bandit, horizon=4, reward_values=[0.0, 0.3])
+    logs = play(world, lm.UniformPolicy(), 60, key=1)
+    assert play(world, lm.UniformPolicy(), 60, key=1) == logs
+    assert logs.first_states.tolist() == [0] * 60
+    assert set(logs.lengths.tolist()) == {1, 4}
+    ended = [part.states[-1] == 2 for part in (logs[i] for i in range(60))]  # the end, and the last
+    assert ended == [length == 4 for length in logs.lengths]
+    run = lm.learn(world, 2, 300, rng=0)
+    assert run.returns[-60:].mean() > 0.6  # at random .5 of 4 and 1 steps: .45 on average
+    spec = SimpleNamespace(minimum=0.0, maximum=1.0, dtype=np.float64, shape=(2,))
+    real = SimpleNamespace(reset=0, observation_spec=lambda: spec)
+    with pytest.raises(TypeError, match="observation_spec of integers within bounds"):
+        from_dm_env(real, horizon=1)
+
+
+def test_tables_are_models() -> None:
+    env = gymnasium.make("FrozenLake-v1", is_slippery=True)
+    table = env.unwrapped.P  # type: ignore[attr-defined]
+    assert tabular_model([table], 9, initial=0) == tabular_model([env], 9)
+    with pytest.raises(ValueError, match="initial: tables do not say where episodes begin"):
+        tabular_model([table], 9)
+
+
+def paying(*rewards: float) -> Any:
+    def simulator(rng: np.random.Generator) -> Any:
+        left = list(rewards)
+        return 0, lambda action: (0, left.pop(0))
+
+    return simulator
+
+
+def test_rewards_are_equal_up_to_rounding() -> None:
+    rewards = (0.1 + 0.2, float(np.float32(0.3)), float(np.float32(1e8)), 5e-17, -1e-13)
+    world = lm.worlds.from_callable(
+        paying(*rewards), n_states=1, n_actions=1, horizon=5, reward_values=[0.0, 0.3, 1e8]
+    )
+    assert play(world, lm.UniformPolicy(), 1, key=0).rewards.tolist() == [1, 1, 2, 0, 0]
+
+
+@pytest.mark.parametrize("reward", [0.30001, float("nan"), float("inf")])
+def test_an_error_names_the_world_the_episode_and_the_step(reward: float) -> None:
+    world = lm.worlds.from_callable(
+        paying(0.3, reward), n_states=1, n_actions=1, horizon=5, reward_values=[0.0, 0.3]
+    )
+    with pytest.raises(WorldError, match="CallableWorld, episode 7, at step 1: the world gave"):
+        play(world, lm.UniformPolicy(), 1, key=0, first_episode=7)
+
+    class Breaking(gymnasium.Env[Any, Any]):
+        observation_space = action_space = spaces.Discrete(1)
+
+        def reset(self, **settings: Any) -> Any:
+            raise RuntimeError("out of coffee")
+
+    with pytest.raises(LatentMDPError, match="Breaking, episode 0, at its start: out of coffee"):
+        lm.learn(adapt(Breaking(), horizon=3, reward_values=[0.0, 1.0]), 1, 10, rng=0)
+
+
+class Parts(gymnasium.Env[Any, Any]):
+    """Observations of several parts; the action that equals the second one pays."""
+
+    observation_space = spaces.Dict(
+        {"place": spaces.Discrete(2, start=1), "signs": spaces.MultiBinary(2)}
+    )
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self._observation(), {}
+
+    def _observation(self) -> Any:
+        signs = self.np_random.integers(2, size=2).astype(np.int8)
+        self.pays = int(signs[1])
+        return {"place": 1 + int(signs[0]), "signs": signs}
+
+    def step(self, action: int) -> Any:
+        reward = float(action == self.pays)
+        return self._observation(), reward, False, False, {}
+
+
+def test_a_session_takes_the_environments_own_observations() -> None:
+    env = Parts()
+    run = lm.learn(adapt(env, horizon=3, reward_values=[0.0, 1.0]), 1, 150, rng=0)
+    policy, earned = run.policy, []
+    for seed in range(5):
+        observation, _ = env.reset(seed=seed)
+        action, state = policy.predict(observation, model=run.model)
+        session = policy.session(run.model)
+        session.observe(observation)
+        for t in range(3):
+            assert session.act_index() == action
+            observation, reward, *_ = env.step(action)
+            earned.append(reward)
+            if t < 2:
+                session.observe(observation, reward)
+                action, state = policy.predict(observation, state, reward=reward)
+    assert earned == [1.0] * 15
+    assert state.t == 2
+    with pytest.raises(ValueError, match="which the model does not know"):
+        policy.predict({"place": 5, "signs": [0, 0]}, model=run.model)
+
+
+def test_names_of_elements_are_those_of_the_space() -> None:
+    """Every element of a nested space, against the names that the space lists."""
+    space = spaces.Dict(
+        {
+            "a": spaces.Tuple([spaces.Discrete(2), spaces.MultiDiscrete([2, 3])]),
+            "b": spaces.Dict({"c": spaces.MultiBinary(2)}),
+        }
+    )
+    for whole in (space, spaces.MultiDiscrete([3, 2]), space["a"]):
+        finite = lm._util.FiniteSpace("observation_space", whole)
+        for index, name in enumerate(finite.names() or ()):
+            assert lm._util.element_name(finite.element(index)) == name
