@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from latentmdp.metrics import Interval
+    from latentmdp.offline.checks import Check, FitChecks, check_fit
     from latentmdp.offline.off_policy import (
         LoggedEstimate,
         OffPolicyValue,

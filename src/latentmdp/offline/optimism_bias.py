@@ -23,7 +23,7 @@ from latentmdp._util import Flags, Floats, normalised
 from latentmdp.engines import Engine, as_engine
 from latentmdp.estimation import EM, cut_short, only_tried, restricted
 from latentmdp.fit import Fit, without_fit_warnings
-from latentmdp.logs import Trajectories
+from latentmdp.logs import Trajectories, WeightModel
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.planning import Planner, evaluate
@@ -54,12 +54,12 @@ def bootstrap_differences(
     itself. Repetitions run in the `engine`, by default in threads.
     """
     seeds = rng.integers(0, 2**63, size=repeats)
-    common = (fit, planner, _LogSimulator(logs, fit, behaviour, final))
+    common = (fit, planner, LogSimulator(logs, fit.model, behaviour, final, fit.weight_model))
     with without_fit_warnings():
         return np.array(list(as_engine(engine).map(_difference, seeds.tolist(), *common)))
 
 
-def _difference(seed: int, fit: Fit, planner: Planner, logger: _LogSimulator) -> float:
+def _difference(seed: int, fit: Fit, planner: Planner, logger: LogSimulator) -> float:
     """One d_b."""
     rng = np.random.default_rng(seed)
     logs = logger.simulate(rng)
@@ -88,13 +88,25 @@ def _like(fit: Fit, steps: Floats) -> EM:
     return EM(**{**settings, **changed, "threads": 1})
 
 
-class _LogSimulator:
-    """Simulates logs like the given ones in the fitted model."""
+class LogSimulator:
+    """Simulates logs like the given ones in a model.
 
-    def __init__(self, logs: Trajectories, fit: Fit, behaviour: Floats, final: Flags) -> None:
-        self.fit = fit
+    The `behaviour` is (S, A), or (M, S, A) of a logger that knew the context. As many individuals
+    are simulated as there are, cut where those were; one that reached a `final` state (S,) ends
+    where the model ends it. Covariates are kept, and weigh contexts by a `weight_model`.
+    """
+
+    def __init__(
+        self,
+        logs: Trajectories,
+        model: LatentMDP,
+        behaviour: Floats,
+        final: Flags,
+        weight_model: WeightModel | None = None,
+    ) -> None:
+        self.model = model
         counts = logs.multiplicities()[logs.beginnings()]
-        horizon = require_horizon(fit.model, "an estimate of the optimism bias")
+        horizon = require_horizon(model, "simulation of logs")
         ends = np.append(logs.beginnings()[1:], len(logs)) - 1
         last = logs.last_states[ends]
         ended = (last >= 0) & final[last]
@@ -102,17 +114,17 @@ class _LogSimulator:
         self.lengths = np.repeat(np.minimum(lengths, horizon), counts)
         rows = behaviour if behaviour.ndim == 3 else behaviour[None]
         everything = np.ones(rows.shape[-1])
-        rows = normalised(np.where(fit.model.allowed, rows, 0.0), everything)
+        rows = normalised(np.where(model.allowed, rows, 0.0), everything)
         self.policies = [MarkovPolicy(rows_of_context) for rows_of_context in rows]
-        self.weights, self.covariates = fit.model.weights, None
-        if fit.weight_model is not None and logs.covariates is not None:
+        self.weights, self.covariates = model.weights, None
+        if weight_model is not None and logs.covariates is not None:
             self.covariates = logs.covariates[np.repeat(logs.beginnings(), counts)]
-            design = fit.weight_model.encoder.design(self.covariates)
-            self.weights = fit.weight_model.weights(design)
+            design = weight_model.encoder.design(self.covariates)
+            self.weights = weight_model.weights(design)
 
     def simulate(self, rng: np.random.Generator) -> Trajectories:
-        """As many individuals as the logs have, cut where those were."""
-        model, number = self.fit.model, self.lengths.size
+        """Other individuals."""
+        model, number = self.model, self.lengths.size
         if len(self.policies) == 1 and self.covariates is None:
             simulated = simulate(model, self.policies[0], number, rng, threads=1).without_contexts()
             return cut_short(simulated, self.lengths)

@@ -6,8 +6,9 @@
 same model; a bootstrap gives the bias and the interval (`offline.optimism_bias`).
 4. Estimate the first steps a second time, from the logs without the model, by importance
 sampling (`offline.off_policy`).
-5. Warn where the policy leaves the data, where the two estimates disagree, and where the logs
-may not be what they were taken for (`offline.warnings`).
+5. Check the fit: whether anything in the logs predicts beyond the model (`offline.checks`).
+6. Warn where a check fails, where the policy leaves the data, where the two estimates disagree, and
+where the logs may not be what they were taken for (`offline.warnings`).
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from latentmdp.fit import Fit, FitWarning, logged_behaviour
 from latentmdp.logs import Logs, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
+from latentmdp.offline.checks import FitChecks, check_fit
 from latentmdp.offline.off_policy import LoggedEstimate, logged_estimate
 from latentmdp.offline.optimism_bias import EPISODES, bootstrap_differences, corrected, value_in
 from latentmdp.offline.warnings import fit_warnings, hardly_seen, logs_warnings, value_warnings
@@ -93,7 +95,9 @@ class Solved(Result):
     final_states
         States in which logged episodes ended: nothing is earned after them.
     warnings
-        What a user should know before relying on it.
+        What a user should know before relying on it; failed checks come first.
+    checks
+        Checks of the fit, one row for each question; None in files of earlier versions.
     seconds
         Wall-clock time.
     settings
@@ -113,8 +117,14 @@ class Solved(Result):
     unsupported: float
     final_states: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
+    checks: FitChecks | None = None
     seconds: float = field(default=0.0, compare=False)
     settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def supported(self) -> bool:
+        """Whether the logs bear out the model: no check failed. If not, do not rely on `value`."""
+        return self.checks is None or not self.checks.failed
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
@@ -131,6 +141,7 @@ class Solved(Result):
             "effective_size": self.logged.effective_size,
             "final_states": list(self.final_states),
             "warnings": list(self.warnings),
+            "checks": None if self.checks is None else self.checks.to_fields(),
         }
 
     @classmethod
@@ -148,25 +159,31 @@ class Solved(Result):
             ),
             final_states=tuple(fields["final_states"]),
             warnings=tuple(fields["warnings"]),
+            checks=FitChecks.from_fields(fields["checks"]) if fields.get("checks") else None,
             **{name: fields[name] for name in _PLAIN},
         )
 
     def __repr__(self) -> str:
         doubts = f", {plural(len(self.warnings), 'warning')}" if self.warnings else ""
         contexts = plural(self.model.n_contexts, "context")
-        return f"Solved({contexts}, {self.value} per episode{doubts})"
+        support = "" if self.supported else ", not supported"
+        return f"Solved({contexts}, {self.value} per episode{support}{doubts})"
 
     def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
         fitted, logged, ours = self.fit.facts(), self.logged, self.model_first_steps
         steps, sure = plural(logged.steps, "step"), self.settings.get("confidence", 0.95)
+        promise = f"{self.value} per episode, with confidence {sure:.0%}"
+        if not self.supported:
+            promise = f"not supported by the logs, see the warnings: {promise}"
         first = (
             f"{logged.mean:.4g} ± {logged.stderr:.2g} from the logs alone, {ours:.4g} by the "
             f"model, over the first {steps}"
         )
         return {
             **{name: fitted[name] for name in ("contexts", "selection", "shared", "decisions")},
-            "value": Worded(self.value, f"{self.value} per episode, with confidence {sure:.0%}"),
+            "value": Worded(self.value, promise),
+            "supported": Worded(self.supported, ""),
             "optimism_bias": Worded(self.optimism_bias, f"{self.optimism_bias:.3g}, taken off"),
             "first_steps": Worded({**vars(logged), "model": ours}, first if logged.steps else ""),
             "unsupported": Worded(
@@ -175,6 +192,7 @@ class Solved(Result):
             ),
             "final_states": self.final_states,
             "warnings": Worded.lines(self.warnings),
+            "checks": Worded([] if self.checks is None else list(self.checks), ""),
             "seconds": self.seconds,
         }
 
@@ -300,7 +318,9 @@ def solve(
     if fit.weight_model is not None and fit.model.n_contexts > 1 and has_belief:
         policy = plan.policy.with_weight_model(fit.weight_model)
         plan = dataclasses.replace(plan, policy=policy)
+    checks = check_fit(logs, fit, generator)
     messages = (
+        *checks.warnings(),
         *fit_warnings(fit, [str(w.message) for w in caught if w.category is FitWarning]),
         *value_warnings(logged, first_steps, in_model.unsupported),
         *logs_warnings(some, final),
@@ -332,6 +352,7 @@ def solve(
         unsupported=in_model.unsupported,
         final_states=tuple(np.flatnonzero(final).tolist()),
         warnings=messages,
+        checks=checks,
         seconds=time.perf_counter() - began,
         settings=settings,
     )
