@@ -111,8 +111,8 @@ def true_value(world, policy, model, episodes=20_000, seed=1, history=False):
     def seen():
         if not history:
             return state
-        names = ["none" if a < 0 else str(a) for a in (-1, 0, 1)]
-        return np.array([f"{s} after {names[a + 1]}" for s, a in zip(state, before)])
+        after = np.array(["at first", "after action 0", "after action 1"])[before + 1]
+        return np.array([f"state {s}, {what}" for s, what in zip(state, after)], dtype=object)
 
     if policy is not None:
         session = BatchSession(policy, model, episodes, 0)
@@ -135,9 +135,8 @@ def _moment(patients, state, action, rng):
 
 
 def _wearing_off(patients, state, action, rng):
-    return np.where(action == patients.before, -0.15, 0.15) * np.where(
-        action == patients.kind, 1.2, 0.8
-    )
+    """Action 1 helps, unless it was taken just before; action 0 does nothing, and less again."""
+    return np.where(action == 1, 0.25, 0.0) - np.where(action == patients.before, 0.3, 0.0)
 
 
 def _costs(patients, state, action, rng):
@@ -176,6 +175,9 @@ WORLDS = {
         leave=lambda p, s, rng: rng.random(s.size) < np.where((p.kind == 1) & (s < 2), 0.3, 0.02),
     ),
     "repeating stops working": World(_wearing_off),
+    "repeating with_history": World(
+        _wearing_off, prepare=lambda logs: logs.with_history(actions=1)
+    ),
     "cumulative dose": World(
         lambda p, s, a, rng: np.where(a == 1, 0.25, 0.0) - 0.06 * p.doses,
     ),
@@ -199,7 +201,7 @@ def compared(name, seed, episodes, bootstrap):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         solved = lm.solve(logs, rng=seed, bootstrap=bootstrap, max_contexts=4)
-    truth = true_value(world, solved.policy, solved.model)
+    truth = true_value(world, solved.policy, solved.model, history="with_history" in name)
     return solved, truth
 
 

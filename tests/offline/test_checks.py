@@ -158,9 +158,17 @@ def test_what_the_model_leaves_out_is_found_and_said(effect, name) -> None:
     fit = lm.EM(1).fit(logs, rng=0)
     found = lm.check_fit(logs, fit)
     (check,) = (check for check in found if check.name == name)
-    assert check.failed and abs(check.statistic) > 4.0 and check.p_value <= 0.05
+    assert check.failed
+    assert abs(check.statistic) > 4.0
+    assert check.p_value <= 0.05
     assert check.verdict in found.warnings()[0] or check.advice in " ".join(found.warnings())
     assert not failures(moving(0, nothing), lm.EM(1).fit(moving(0, nothing), rng=0))
+
+
+@pytest.mark.parametrize(("effect", "remedy"), [(repeats, (1, 0)), (remembers, (0, 1))])
+def test_the_remedy_that_is_advised_is_one(effect, remedy) -> None:
+    logs = moving(0, effect).with_history(*remedy)
+    assert not failures(logs, lm.EM(1).fit(logs, rng=0))
 
 
 def test_two_contexts_are_enough_where_individuals_are_of_two_kinds() -> None:
@@ -202,7 +210,8 @@ def test_solve_warns_and_does_not_support_its_value(tmp_path) -> None:
     assert not solved.supported
     assert solved.checks is not None
     assert solved.warnings[: len(solved.checks.failed)] == solved.checks.warnings()
-    assert "not supported" in repr(solved) and "not supported" in solved.facts()["value"].text
+    assert "not supported" in repr(solved)
+    assert "not supported" in solved.facts()["value"].text
     lm.save(solved, tmp_path / "solved.npz")
     assert lm.load(tmp_path / "solved.npz") == solved
 

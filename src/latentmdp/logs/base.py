@@ -12,13 +12,14 @@ long a part, spread evenly over them. So nobody else asks where logs lie.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from latentmdp._util import Flags, Floats, Integers, plural
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs.covariates import Covariates
+from latentmdp.logs.history import JoinedStates
 
 if TYPE_CHECKING:  # a model reads its own table with this room's help
     from latentmdp.logs.trajectories import Trajectories
@@ -227,6 +228,18 @@ class Logs:
 
     def without_contexts(self) -> Logs:
         """The same episodes with their contexts hidden."""
+        raise NotImplementedError
+
+    def with_history(self, actions: int = 1, states: int = 0) -> Self:
+        """The same logs, each state joined with the last actions and states before it.
+
+        A fitted model then knows what the previous `actions` and `states` do. States are called
+        "fair, after drug", the most recent first, and "fair, at first" where nothing came before;
+        a session of a policy found in these logs is told states by these names.
+        """
+        return self._joined(JoinedStates.of(self, actions, states))
+
+    def _joined(self, history: JoinedStates) -> Self:
         raise NotImplementedError
 
     def require_sizes(

@@ -45,6 +45,7 @@ from latentmdp.logs.base import (
     sizes_of,
 )
 from latentmdp.logs.covariates import Covariates
+from latentmdp.logs.history import JoinedStates
 
 
 class Episode(NamedTuple):
@@ -622,6 +623,9 @@ class Trajectories(Logs, Fielded):
     def without_contexts(self) -> Trajectories:
         """The same episodes with their contexts hidden."""
         return self._with(contexts=None)
+
+    def _joined(self, history: JoinedStates) -> Trajectories:
+        return history.applied(self)
 
     def with_contexts(self, contexts: ArrayLike) -> Trajectories:
         """The same episodes with the given contexts."""
