@@ -147,6 +147,11 @@ def _costs(patients, state, action, rng):
     return -np.where(action == 0, usual, rare)
 
 
+def _arm(patients, state, rng):
+    """One action throughout."""
+    return np.where(patients.before < 0, rng.integers(0, ACTIONS, state.size), patients.before)
+
+
 NINE = np.random.default_rng(99).uniform(-0.25, 0.25, (9, ACTIONS))
 
 WORLDS = {
@@ -187,9 +192,14 @@ WORLDS = {
         flips=0.15,
     ),
     "heavy-tailed costs": World(pay=_costs),
-    "trial, the drug does nothing": World(
-        lambda p, s, a, rng: np.where(p.kind == 1, 0.15, -0.15),
-        logger=lambda p, s, rng: np.where(p.before < 0, rng.integers(0, 2, s.size), p.before),
+    "trial: the drug does nothing": World(
+        lambda p, s, a, rng: np.where(p.kind == 1, 0.15, -0.15), logger=_arm
+    ),
+    "trial: the drug works": World(
+        lambda p, s, a, rng: np.where(p.kind == 1, 0.15, -0.15) + 0.1 * (a == 1), logger=_arm
+    ),
+    "trial: the drug harms one type": World(
+        lambda p, s, a, rng: 0.1 * (a == 0) - 0.3 * ((a == 1) & (p.kind == 1)), logger=_arm
     ),
 }
 

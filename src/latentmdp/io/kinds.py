@@ -454,10 +454,10 @@ for _kind in (
         {
             **_each("number or NaN", "logged_mean", "logged_stderr"),
             "effective_size": _FLOATS,
-            "checks": "object",
+            **_each("object", "checks", "references"),
         },
         # the policy and the model are those of the plan and of the fit
-        optional=("policy", "model", "checks"),
+        optional=("policy", "model", "checks", "references"),
     ),
     Kind(
         "run",

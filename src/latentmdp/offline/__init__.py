@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         OffPolicyWarning,
         off_policy_value,
     )
+    from latentmdp.offline.references import ConstantActions, Reference
     from latentmdp.offline.solving import Solved, SolveWarning, solve
 else:
     from latentmdp._util import lazy_names

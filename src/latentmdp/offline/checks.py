@@ -50,6 +50,7 @@ from latentmdp.logs import Logs, Trajectories, WeightModel, require_logs
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.offline.logger import beliefs_of
 from latentmdp.offline.optimism_bias import LogSimulator
+from latentmdp.offline.references import has_arms
 from latentmdp.outcomes import row_sums
 
 _Column = Integers | Indices
@@ -347,6 +348,7 @@ class _Setting(NamedTuple):
     groups: dict[str, _Groups]
     tables: Floats  # (F, 2, M, S A): means of f and of f^2
     ranges: Floats  # (F,): the largest f less the smallest
+    arms: bool  # whether the logger gave each individual one action throughout
 
     @classmethod
     def of(
@@ -373,7 +375,9 @@ class _Setting(NamedTuple):
             tables.append(np.stack(moments).swapaxes(1, 2))
         rows = behaviour if behaviour.ndim == 3 else behaviour[None]
         ranges = np.ptp(np.vstack([values, np.zeros(len(tables))]), axis=0)
-        return cls(model, rows, weight_model, final, groups, np.array(tables), ranges)
+        return cls(
+            model, rows, weight_model, final, groups, np.array(tables), ranges, has_arms(logs)
+        )
 
     def answers(self, logs: Trajectories) -> list[_Finding]:
         """All checks on some logs."""
@@ -417,6 +421,8 @@ class _Setting(NamedTuple):
             "record why individuals leave, as a final state or with `terminated`",
             *self._leaving(logs, past, outcome, after),
         )
+        if self.arms:
+            return
         for name, covariate, _ in (*order[:3], order[5]):
             question = f"do logged actions depend on {name}, given the state and the context?"
             crossed = [covariate, _crossed(covariate, here, state)]

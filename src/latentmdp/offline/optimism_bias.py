@@ -13,19 +13,20 @@ The optimism bias is the mean of d_b; their spread measures how uncertain the va
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
-from itertools import cycle
 
 import numpy as np
 from scipy import stats
 
-from latentmdp._util import Flags, Floats, normalised
+from latentmdp._util import Flags, Floats, Integers, normalised
 from latentmdp.engines import Engine, as_engine
 from latentmdp.estimation import EM, cut_short, only_tried, restricted
 from latentmdp.fit import Fit, without_fit_warnings
 from latentmdp.logs import Trajectories, WeightModel
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
+from latentmdp.offline.references import Rule, always, has_arms, rule_value
 from latentmdp.planning import Planner, evaluate
 from latentmdp.policies import MarkovPolicy, Policy
 from latentmdp.simulation import simulate
@@ -44,8 +45,13 @@ def bootstrap_differences(
     repeats: int,
     rng: np.random.Generator,
     engine: Engine | None = None,
+    world: LatentMDP | None = None,
+    references: Sequence[Rule] = (),
 ) -> Floats:
-    """The differences d_b, shape (repeats,).
+    """The differences d_b, shape (repeats, 1 + R): of the policy, and of R `references`.
+
+    A reference is not planned, so that its differences show the uncertainty of its value alone.
+    Policies are planned and valued over the steps of `world`, by default of the fitted model.
 
     The logged `behaviour` is (S, A), or (M, S, A) where the logger knew the context. The strengths
     of the pseudo-counts were themselves chosen from the logs, so each repetition draws its own:
@@ -54,23 +60,33 @@ def bootstrap_differences(
     itself. Repetitions run in the `engine`, by default in threads.
     """
     seeds = rng.integers(0, 2**63, size=repeats)
-    common = (fit, planner, LogSimulator(logs, fit.model, behaviour, final, fit.weight_model))
+    simulator = LogSimulator(logs, fit.model, behaviour, final, fit.weight_model)
+    common = (fit, planner, simulator, world or fit.model, tuple(references))
     with without_fit_warnings():
         return np.array(list(as_engine(engine).map(_difference, seeds.tolist(), *common)))
 
 
-def _difference(seed: int, fit: Fit, planner: Planner, logger: LogSimulator) -> float:
-    """One d_b."""
+def _difference(
+    seed: int,
+    fit: Fit,
+    planner: Planner,
+    logger: LogSimulator,
+    world: LatentMDP,
+    references: tuple[Rule, ...],
+) -> list[float]:
+    """One d_b, and those of the references."""
     rng = np.random.default_rng(seed)
     logs = logger.simulate(rng)
     em = _like(fit, 2.0 ** rng.choice([-1.0, 0.0, 1.0], size=3))  # a step of EM's grid
     refitted = restricted(em.fit(logs, start=fit, rng=rng).model, fit.model.allowed)
     # Episodes that end by themselves may all be shorter than the longest logged one.
-    refitted = refitted.replace(horizon=fit.model.horizon, discount=fit.model.discount)
-    if fit.model.bonus is not None:  # amounts that are not part of simulated logs
-        refitted = refitted.replace(bonus=fit.model.bonus)
+    refitted = refitted.replace(horizon=world.horizon, discount=world.discount)
+    if world.bonus is not None:  # amounts that are not part of simulated logs
+        refitted = refitted.replace(bonus=world.bonus)
     policy = planner.plan(only_tried(refitted, logs)).policy
-    return value_in(refitted, policy, rng) - value_in(fit.model, policy, rng)
+    own = value_in(refitted, policy, rng) - value_in(world, policy, rng)
+    others = [rule_value(refitted, rule) - rule_value(world, rule) for rule in references]
+    return [own, *others]
 
 
 def _like(fit: Fit, steps: Floats) -> EM:
@@ -92,8 +108,9 @@ class LogSimulator:
     """Simulates logs like the given ones in a model.
 
     The `behaviour` is (S, A), or (M, S, A) of a logger that knew the context. As many individuals
-    are simulated as there are, cut where those were; one that reached a `final` state (S,) ends
-    where the model ends it. Covariates are kept, and weigh contexts by a `weight_model`.
+    are simulated as there are, cut where those were, with their actions in a trial with arms; one
+    that reached a `final` state (S,) ends where the model ends it. Covariates are kept, and weigh
+    contexts by a `weight_model`.
     """
 
     def __init__(
@@ -116,6 +133,10 @@ class LogSimulator:
         everything = np.ones(rows.shape[-1])
         rows = normalised(np.where(model.allowed, rows, 0.0), everything)
         self.policies = [MarkovPolicy(rows_of_context) for rows_of_context in rows]
+        self.arms: Integers | None = None
+        if has_arms(logs):
+            self.arms = np.repeat(logs.actions[logs.individual_offsets()[:-1]], counts)
+            self.policies = [always(a, model.allowed) for a in range(model.n_actions)]
         self.weights, self.covariates = model.weights, None
         if weight_model is not None and logs.covariates is not None:
             self.covariates = logs.covariates[np.repeat(logs.beginnings(), counts)]
@@ -131,14 +152,17 @@ class LogSimulator:
         shares = np.cumsum(np.broadcast_to(self.weights, (number, model.n_contexts)), axis=1)
         chance = rng.uniform(size=(number, 1)) * shares[:, -1:]
         labels = np.minimum((chance > shares).sum(axis=1), model.n_contexts - 1)
-        parts = [
-            simulate(model.context(m), policy, int(np.sum(labels == m)), rng, threads=1)
-            for m, policy in zip(range(model.n_contexts), cycle(self.policies))
-        ]
+        by = self.arms if self.arms is not None else labels % len(self.policies)
+        kind = labels * len(self.policies) + by
+        parts = []
+        for one in np.unique(kind).tolist():
+            m, k = divmod(one, len(self.policies))
+            some = int((kind == one).sum())
+            parts.append(simulate(model.context(m), self.policies[k], some, rng, threads=1))
         joined = Trajectories.concat([part.without_contexts() for part in parts])
         # The argsort of an argsort is the inverse permutation: each individual's episode among
-        # those that are joined context by context.
-        rank = np.argsort(np.argsort(labels, kind="stable"), kind="stable")
+        # those that are joined kind by kind.
+        rank = np.argsort(np.argsort(kind, kind="stable"), kind="stable")
         simulated = cut_short(joined[rank], self.lengths)
         if self.covariates is None:
             return simulated

@@ -40,6 +40,16 @@ def fit_warnings(fit: Fit, messages: list[str]) -> tuple[str, ...]:
     return tuple(warnings)
 
 
+def arms_warnings(best_arm: float, switching: float) -> tuple[str, ...]:
+    """That no individual ever changes its action, and what cannot be told for that reason."""
+    return (
+        "no individual ever changes its action, so what a change would do is not identified: "
+        f"models of equal likelihood promise from {best_arm:.4g}, the best action throughout, to "
+        f"{max(best_arm, switching):.4g} of a policy that changes it. The policy takes one action "
+        "throughout",
+    )
+
+
 def value_warnings(
     logged: LoggedEstimate, model_first_steps: float, unsupported: float
 ) -> tuple[str, ...]:
