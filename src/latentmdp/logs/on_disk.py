@@ -242,8 +242,9 @@ class LogFiles(Logs):
 
     @property
     def pays_amounts(self) -> bool:
-        """Whether rewards are amounts that say nothing about the context."""
-        return not self._files[0].reader.options.informative_rewards
+        """Whether the amounts paid are known beside the rewards that are seen, or levels."""
+        options = self._files[0].reader.options
+        return not options.informative_rewards or options.reward_edges is not None
 
     @property
     def fits_memory(self) -> bool:

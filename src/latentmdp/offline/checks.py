@@ -387,7 +387,7 @@ class _Setting(NamedTuple):
     def _questions(self, logs: Trajectories) -> Iterator[_Question]:
         steps, past = logs.steps(), _Past.of(logs)
         acting, seeing, after = self._beliefs(logs, past)
-        outcome = self._outcomes(steps, seeing)
+        outcome = self._with_amounts(logs, seeing, self._outcomes(steps, seeing))
         action = self._actions(steps, acting)
         state, taken = self.groups["state"], self.groups["action"]
         here, doing = state.of(steps.state), taken.of(steps.action)
@@ -465,6 +465,23 @@ class _Setting(NamedTuple):
         variance[variance < 1e-12 * np.column_stack(squares)] = 0.0  # certain, up to rounding
         variance[np.isnan(values)] = 0.0
         return _Target(labels, values, expected, variance, self.ranges)
+
+    def _with_amounts(self, logs: Trajectories, beliefs: Floats, outcome: _Target) -> _Target:
+        """The same with the amounts of logs whose rewards say nothing.
+
+        Their distribution is not modelled, so each stands for its own variance.
+        """
+        if logs.amounts is None or self.model.n_rewards > 1:
+            return outcome
+        steps = logs.steps()
+        means = self.model.planning_rewards()[:, steps.state, steps.action]
+        expected = np.einsum("nm,mn->n", beliefs, means)[:, None]
+        paid = logs.amounts[:, None]
+        columns = (paid, expected, np.nan_to_num(paid - expected) ** 2)
+        old = (outcome.values, outcome.expected, outcome.variance)
+        values, expected, variance = (np.hstack(pair) for pair in zip(old, columns))
+        labels, ranges = [*outcome.names, "the amount paid"], np.append(outcome.ranges, 0.0)
+        return _Target(labels, values, expected, variance, ranges)
 
     def _actions(self, steps: Any, beliefs: Floats) -> _Target:
         """Which action was taken."""

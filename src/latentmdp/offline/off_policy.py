@@ -255,7 +255,9 @@ def off_policy_value(
         logger = logger_of(episodes, behaviour, own_model, assumed is not None, numbers)
         group = _random_groups(episodes, min(logs.n_episodes, 1_024), generator)
         if method == "doubly-robust" and (k == 0 or own_model is not world):
-            values = _context_values(own_model, policy, shape.horizon, generator)
+            # Hidden rewards of a model count where the logs say what was paid.
+            paid = own_model.planning_rewards() if logs.pays_amounts else own_model.mean_rewards()
+            values = _context_values(own_model, policy, shape.horizon, generator, paid)
         more = _Sums.of(episodes, group, shape, policy, own_model, logger, final, values)
         sums = more if sums is None else sums + more
     assert sums is not None
@@ -349,7 +351,11 @@ def _halves(logs: Logs, rng: np.random.Generator) -> list[_Part]:
 
 
 def _context_values(
-    model: LatentMDP, policy: AnyPolicy, horizon: int, rng: np.random.Generator
+    model: LatentMDP,
+    policy: AnyPolicy,
+    horizon: int,
+    rng: np.random.Generator,
+    rewards: Floats,
 ) -> Floats:
     """Q_m,t(s, a) of the Markov policy that acts in context m as `policy` does, (H, M, S, A)."""
     table = action_table(policy, model) if isinstance(policy, Policy) else None
@@ -357,7 +363,7 @@ def _context_values(
         table = _marginal_policy(model, policy, horizon, rng)
     M, S, A, _ = model.dimensions
     values = np.empty((horizon, M, S, A))
-    steps = backward_q(model, table, model.mean_rewards(), horizon)
+    steps = backward_q(model, table, rewards, horizon)
     for t, (_, Q) in zip(range(horizon - 1, -1, -1), steps):
         values[t] = Q
     return values
@@ -443,9 +449,8 @@ class _Sums:
         room = (np.zeros((G, K, J)), np.zeros((G, K, J)), np.zeros((G, K)))
         sums = cls(shape, sizes, *room, np.zeros(T), np.zeros(T))
         for members, chances in followed(logs, policy, model, np.arange(len(logs)), T):
-            block = _Block.of(logs, members, chances, logger, final, T)
-            rewards = model.reward_values[block.rewards]
-            amounts, normalisers = sums._quotients(block, rewards, model, values, logs[members])
+            block = _Block.of(logs, members, chances, logger, final, T, model)
+            amounts, normalisers = sums._quotients(block, model, values, logs[members])
             into, flat = group[:, members], (members.size, -1)
             sums.amounts[:] += (into @ amounts.reshape(flat)).reshape(G, K, J)
             sums.normalisers[:] += (into @ normalisers.reshape(flat)).reshape(G, K, J)
@@ -464,7 +469,6 @@ class _Sums:
     def _quotients(
         self,
         block: _Block,
-        rewards: Floats,
         model: LatentMDP,
         values: Floats | None,
         logs: Trajectories,
@@ -474,7 +478,7 @@ class _Sums:
         scale = model.discount ** np.arange(T)
         observed, gains = (
             block.observed[:, None, :],
-            np.where(block.played, rewards, 0.0)[:, None, :],
+            np.where(block.played, block.rewards, 0.0)[:, None, :],
         )
         weights = block.shares[:, :, None] * np.where(observed, block.ratios, 0.0)
         counted = np.broadcast_to(observed, weights.shape).astype(np.float64)
@@ -561,7 +565,7 @@ class _Block(NamedTuple):
 
     states: Integers
     actions: Integers
-    rewards: Integers
+    rewards: Floats
     chances: Floats  # (n, T + 1, A)
     shares: Floats  # (n, K)
     ratios: Floats
@@ -577,11 +581,13 @@ class _Block(NamedTuple):
         logger: Logger,
         final: Flags,
         steps: int,
+        model: LatentMDP,
     ) -> _Block:
         """Line up episodes that all have the same length."""
         n, last, K = members.size, chances.shape[1] - 1, logger.probabilities.shape[1]
-        states, actions, rewards = logs[members].as_arrays()
+        states, actions, _ = logs[members].as_arrays()
         places = logs.offsets[members][:, None] + np.arange(last)
+        paid = model.reward_values[logs.rewards] if logs.amounts is None else logs.amounts
         target = np.take_along_axis(chances[:, :-1], actions[:, :last, None], axis=2)[:, :, 0]
         base = logger.probabilities[places]  # (n, last, K)
         each = np.divide(
@@ -603,7 +609,7 @@ class _Block(NamedTuple):
         return cls(
             np.pad(states[:, : last + 1], pad, mode="edge"),
             np.pad(actions[:, :last], pad),
-            np.pad(rewards[:, :last], pad),
+            np.pad(paid[places], pad),
             np.pad(still, (*pad, (0, 0))),
             logger.shares[members],
             ratios,
@@ -650,8 +656,9 @@ def _result(
     shape = sums.shape
     effective = sums.effective_size()
     steps = int(np.argmax([*(effective == 0.0), True]))
-    least, most = _possible(world, shape, final)
-    truncation = _beyond(world, shape)
+    paid = _paid(logs, world)
+    least, most = _possible(paid, world, shape, final)
+    truncation = world.duration.discounted_steps(shape.valued_steps) * float(np.abs(paid).max())
     mean, stderr = sums.estimate()
     low, high = sums.interval(confidence, rng)
     low, high = min(mean, max(low, least)), max(mean, min(high, most))
@@ -702,16 +709,18 @@ def _agreement_warnings(effective: Floats, steps: int, shape: _Shape) -> tuple[s
     return ()
 
 
-def _possible(world: LatentMDP, shape: _Shape, final: Flags) -> tuple[float, float]:
-    """The least and the most that an episode can earn."""
+def _paid(logs: Logs, world: LatentMDP) -> Floats:
+    """The least and the most that a step pays."""
+    if not logs.pays_amounts:
+        return np.array([world.reward_values.min(), world.reward_values.max()])
+    amounts = [batch.read().values() for batch in logs.batches()]
+    return np.array([min(map(np.nanmin, amounts)), max(map(np.nanmax, amounts))])
+
+
+def _possible(paid: Floats, world: LatentMDP, shape: _Shape, final: Flags) -> tuple[float, float]:
+    """The least and the most that an episode can earn, given what a step can."""
     worth = float((world.discount ** np.arange(shape.valued_steps)).sum())
-    least, most = float(world.reward_values.min()), float(world.reward_values.max())
+    least, most = paid.tolist()
     if final.any():
         least, most = min(least, 0.0), max(most, 0.0)
     return least * worth, most * worth
-
-
-def _beyond(world: LatentMDP, shape: _Shape) -> float:
-    """How much the steps that the estimate leaves out can be worth."""
-    largest = float(np.abs(world.reward_values).max())
-    return world.duration.discounted_steps(shape.valued_steps) * largest

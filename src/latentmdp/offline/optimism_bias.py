@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -81,8 +82,6 @@ def _difference(
     refitted = restricted(em.fit(logs, start=fit, rng=rng).model, fit.model.allowed)
     # Episodes that end by themselves may all be shorter than the longest logged one.
     refitted = refitted.replace(horizon=world.horizon, discount=world.discount)
-    if world.bonus is not None:  # amounts that are not part of simulated logs
-        refitted = refitted.replace(bonus=world.bonus)
     policy = planner.plan(only_tried(refitted, logs)).policy
     own = value_in(refitted, policy, rng) - value_in(world, policy, rng)
     others = [rule_value(refitted, rule) - rule_value(world, rule) for rule in references]
@@ -137,6 +136,7 @@ class LogSimulator:
         if has_arms(logs):
             self.arms = np.repeat(logs.actions[logs.individual_offsets()[:-1]], counts)
             self.policies = [always(a, model.allowed) for a in range(model.n_actions)]
+        self._amounts = None if logs.amounts is None else _CellAmounts.of(logs, model)
         self.weights, self.covariates = model.weights, None
         if weight_model is not None and logs.covariates is not None:
             self.covariates = logs.covariates[np.repeat(logs.beginnings(), counts)]
@@ -144,7 +144,11 @@ class LogSimulator:
             self.weights = weight_model.weights(design)
 
     def simulate(self, rng: np.random.Generator) -> Trajectories:
-        """Other individuals."""
+        """Other individuals; what they are paid is drawn from the logged amounts of their cells."""
+        simulated = self._individuals(rng)
+        return simulated if self._amounts is None else self._amounts.paid(simulated, rng)
+
+    def _individuals(self, rng: np.random.Generator) -> Trajectories:
         model, number = self.model, self.lengths.size
         if len(self.policies) == 1 and self.covariates is None:
             simulated = simulate(model, self.policies[0], number, rng, threads=1).without_contexts()
@@ -167,6 +171,38 @@ class LogSimulator:
         if self.covariates is None:
             return simulated
         return Trajectories.from_fields({**simulated.to_fields(), "covariates": self.covariates})
+
+
+class _CellAmounts(NamedTuple):
+    """The amounts that were paid in each (s, a, z), one cell after the other, from starts on."""
+
+    model: LatentMDP
+    amounts: Floats
+    starts: Integers
+
+    @classmethod
+    def of(cls, logs: Trajectories, model: LatentMDP) -> _CellAmounts:
+        """Those of logs, each as often as its episode occurred."""
+        assert logs.amounts is not None
+        cells = logs.cells(("state", "action", "reward"), model.dimensions[1:])
+        known = np.repeat(~np.isnan(logs.amounts) & (cells >= 0), counts := _of_steps(logs))
+        amounts, cells = np.repeat(logs.amounts, counts)[known], np.repeat(cells, counts)[known]
+        order, size = np.argsort(cells, kind="stable"), int(np.prod(model.dimensions[1:]))
+        return cls(model, amounts[order], np.searchsorted(cells[order], np.arange(size + 1)))
+
+    def paid(self, logs: Trajectories, rng: np.random.Generator) -> Trajectories:
+        """Logs with amounts drawn from those of their cells; the reward where there are none."""
+        cells = logs.cells(("state", "action", "reward"), self.model.dimensions[1:])
+        number = np.diff(self.starts)[cells]
+        place = self.starts[cells] + (rng.random(cells.size) * number).astype(np.int64)
+        drawn = self.amounts[np.minimum(place, self.amounts.size - 1)]
+        amounts = np.where(number > 0, drawn, self.model.reward_values[logs.rewards])
+        return logs._with(amounts=amounts)
+
+
+def _of_steps(logs: Trajectories) -> Integers:
+    """How often the episode of each step occurred."""
+    return np.repeat(logs.multiplicities(), logs.lengths)
 
 
 def corrected(model_value: float, differences: Floats, confidence: float) -> Interval:

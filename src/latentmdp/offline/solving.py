@@ -480,7 +480,7 @@ def _value_in_model(
     scale = model.discount ** np.arange(H)
     if isinstance(policy, MarkovPolicy | UniformPolicy):
         visits = np.where(model.allowed, occupancy(model, policy, H), 0.0)
-        by_step = np.einsum("tmsa,m,msa->t", visits, model.weights, model.mean_rewards())
+        by_step = np.einsum("tmsa,m,msa->t", visits, model.weights, model.planning_rewards())
         share = np.einsum("tmsa,m,msa->", visits, model.weights, flagged)
         share /= max(np.einsum("tmsa,m->", visits, model.weights), 1e-300)
         return _ModelValue(value_in(model, policy, rng), by_step * scale, float(share))
@@ -489,10 +489,12 @@ def _value_in_model(
     for start, stop in blocks(EPISODES, max(1, _STEPS_AT_ONCE // H)):
         played = simulate(model, policy, stop - start, seed, first_episode=start)
         assert played.contexts is not None
-        returns[start:stop] = played.returns(model.discount)
         episode, states, actions, *_ = played.steps()
-        time = np.arange(played.n_steps) - played.offsets[episode]
-        earned += np.bincount(time, played.values(), H)
+        time, paid = np.arange(played.n_steps) - played.offsets[episode], played.values()
+        if model.bonus is not None:  # amounts beyond what is seen
+            paid = paid + model.bonus[played.contexts[episode], states, actions]
+        returns[start:stop] = np.bincount(episode, paid * scale[time], stop - start)
+        earned += np.bincount(time, paid, H)
         steps += played.n_steps
         unsupported += int(flagged[played.contexts[episode], states, actions].sum())
     share = unsupported / max(steps, 1)
