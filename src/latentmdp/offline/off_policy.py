@@ -232,6 +232,14 @@ def off_policy_value(
         raise ValueError(f"an estimate needs two episodes with steps, got {logs!r}")
     assumed = getattr(policy, "model", None) if model is None else model
     generator, logs = as_generator(rng), logs.without_contexts()
+    messages: tuple[str, ...] = ()
+    if any(logs.lacks._replace(ends=False)) and logs.fits_memory:
+        whole = _without_gaps(logs.read())
+        lost = logs.n_individuals - len(whole)
+        messages = (f"{lost} of {logs.n_individuals} individuals have gaps, and are left out",)
+        if len(whole) < 2:
+            raise ValueError(f"an estimate needs two episodes without gaps, got {len(whole)}")
+        logs = whole
     if assumed is not None:
         arrays.require_instance("model", assumed, LatentMDP)
         logs.validate(assumed)
@@ -242,12 +250,11 @@ def off_policy_value(
     final = world.terminal | np.pad(final_states(logs), (0, world.n_states - logs.n_states))
     shape = _Shape.of(method, weighted, logs, world)
     source: str | None = None
-    messages: tuple[str, ...] = ()
     if behaviour is None and parts[0].batch.read().propensities is None:
         # The pooled choice of actions counts as one logged action in every state: that keeps the
         # ratios of rare states finite, and changes nothing where a state is seen often.
         behaviour, source = logged_behaviour(logs, 1.0), "estimated"
-        messages = more_than_the_state(logs.batches()[0].read())
+        messages += more_than_the_state(logs.batches()[0].read())
     sums: _Sums | None = None
     values: Floats | None = None
     for k, (batch, numbers, own_model) in enumerate(parts):
@@ -310,12 +317,13 @@ def logged_estimate(
     It covers the steps at which the effective number of episodes is large enough. The logs come
     from a behaviour (S, A), or (M, S, A) of a logger that knew the context; None takes the
     propensities of the logs. In states that are `final` (S,) nothing is chosen and nothing earned:
-    an episode that reached one keeps its weight. One that is cut short elsewhere loses it. Logs in
-    which anything but the last state of an episode is missing have no such estimate.
+    an episode that reached one keeps its weight. One that is cut short elsewhere loses it. Of
+    individuals of whom anything but the last state is missing nothing is said.
     """
     require_horizon(model, "an estimate from logs")
     nothing = LoggedEstimate(float("nan"), float("inf"), 0, np.zeros(0))
-    if any(logs.lacks._replace(ends=False)):
+    logs = _without_gaps(logs)
+    if len(logs) == 0:
         return nothing
     final = np.zeros(model.n_states, dtype=np.bool_) if final is None else final
     logger = logger_of(logs, behaviour, model, model_given=True)
@@ -327,6 +335,17 @@ def logged_estimate(
     if steps == 0:
         return nothing
     return LoggedEstimate(*sums.first(steps).estimate(), steps, effective[:steps])
+
+
+def _without_gaps(logs: Trajectories) -> Trajectories:
+    """The individuals of whom nothing is missing but the last state."""
+    if not any(logs.lacks._replace(ends=False)):
+        return logs
+    individual = logs.individuals()
+    lost = np.bincount(np.repeat(individual, logs.lengths), logs.rewards < 0, logs.n_individuals)
+    lost += np.bincount(individual, logs.first_states < 0, logs.n_individuals)
+    lost += np.bincount(individual) - 1  # further segments
+    return logs.take_individuals(np.flatnonzero(lost == 0))
 
 
 def _halves(logs: Logs, rng: np.random.Generator) -> list[_Part]:

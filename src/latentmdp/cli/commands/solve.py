@@ -20,6 +20,15 @@ def command(
     bootstrap: Annotated[
         int, typer.Option("--bootstrap", min=2, help="Repetitions that measure the uncertainty.")
     ] = 30,
+    horizon: Annotated[
+        int | None, typer.Option("--horizon", min=1, help="Steps to plan and promise for.")
+    ] = None,
+    discount: Annotated[
+        float | None, typer.Option("--discount", help="Worth of a reward one step later.")
+    ] = None,
+    reference: Annotated[
+        str, typer.Option("--reference", help='What to gain over: "logger", "always ACTION".')
+    ] = "logger",
     seed: options.Seed = 0,
 ) -> None:
     """Find the contexts in logs, plan for an unknown individual, and say what that will earn.
@@ -35,9 +44,16 @@ def command(
     doing = f"solving from {plural(len(data), 'episode')}"
     with warnings.catch_warnings(), screen.progress(doing):
         warnings.simplefilter("ignore")
-        solved = lm.solve(data, rng=seed, bootstrap=bootstrap, engine=engine, **arguments)
+        solved = lm.solve(
+            data,
+            rng=seed,
+            bootstrap=bootstrap,
+            horizon=horizon,
+            discount=discount,
+            reference=reference,
+            engine=engine,
+            **arguments,
+        )
     outputs.save(solved)
-    of_logs = {"logged_return": options.mean_return(data), "missing": data.missing}
-    screen.result(
-        f"policy from {source.logs}", {**solved.facts(), **of_logs}, logs=source.logs, seed=seed
-    )
+    facts = {**solved.facts(), "missing": data.missing}
+    screen.result(f"policy from {source.logs}", facts, logs=source.logs, seed=seed)
