@@ -194,6 +194,13 @@ def test_a_logger_that_looks_back_is_found() -> None:
     assert not {name for name in found if not name.startswith("logger")}
 
 
+def test_known_contexts_may_be_more_than_the_model_has() -> None:
+    logs = moving(10, nothing, episodes=60)
+    labelled = logs.with_contexts(np.arange(60) % 5)
+    model = lm.EM(1).fit(logs, rng=0).model
+    assert lm.check_fit(labelled, model, 3) == lm.check_fit(logs, model, 3)
+
+
 def test_merged_episodes_count_as_often_as_they_occurred() -> None:
     logs = moving(6, repeats, steps=4)
     fit = lm.EM(1).fit(logs, rng=0)

@@ -187,8 +187,9 @@ def check_fit(
     require_model(model)
     validation.require_inside("level", level)
     replicates = arrays.positive_integer("replicates", replicates)
+    logs = logs.without_contexts()  # those of a model are not those of the world
     logs.validate(model)
-    generator, held = as_generator(rng), logs.held().without_contexts()
+    generator, held = as_generator(rng), logs.held()
     if held.n_steps > _STEPS:
         share = _STEPS / held.n_steps
         held = held.take_individuals(np.flatnonzero(generator.random(held.n_individuals) < share))
