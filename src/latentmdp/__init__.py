@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from latentmdp.logs import LogFiles, Trajectories, open_logs
     from latentmdp.metrics import clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
-    from latentmdp.offline import off_policy_value, solve
+    from latentmdp.offline import check_fit, off_policy_value, solve
     from latentmdp.online import LUCRL, Bonus, Run, VarianceBonus, learn
     from latentmdp.planning import (
         HSVI,

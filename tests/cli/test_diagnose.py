@@ -43,3 +43,13 @@ def test_a_file_that_is_neither(files):
     model, folder = files
     lm.save(lm.QMDP().plan(model).policy, folder / "policy.npz")
     run("diagnose", folder / "policy.npz", code=2)
+
+
+def test_logs_against_a_model(files):
+    model, folder = files
+    logs = lm.load(folder / "logs.npz")
+    found = run_json("diagnose", folder / "logs.npz", "--model", folder / "m.npz")
+    checks = lm.check_fit(logs, model, 0)
+    assert [row["p_value"] for row in found["checks"]] == [check.p_value for check in checks]
+    text = run("diagnose", folder / "logs.npz", "--model", folder / "m.npz").stdout
+    assert "beyond the model" in " ".join(text.split())

@@ -146,6 +146,9 @@ def test_settings_say_what_was_asked(logs: lm.Trajectories, solved: Solved) -> N
         "bootstrap": 2,
         "max_contexts": 10,
         "reward_model": "auto",
+        "horizon": None,
+        "discount": None,
+        "reference": "logger",
         "seed": 7,
     }
     uniform = np.full((3, 2), 0.5)

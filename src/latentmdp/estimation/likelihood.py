@@ -449,7 +449,7 @@ def _rows(entry: Integers, width: int) -> Rows:
     )
     rows = position // width
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
-    row = np.cumsum(np.diff(rows, prepend=rows[0]) != 0)
+    row = np.cumsum(np.diff(rows, prepend=rows[:1]) != 0)  # nothing, where all is missing
     nothing = np.zeros(position.size)
     return Rows(position, row, starts, of_cell, incidence, nothing, nothing)
 

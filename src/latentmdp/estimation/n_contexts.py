@@ -182,6 +182,10 @@ def search_contexts(
         return search.outcome(report)
     plain, knowing = search.by_logger()
     plain.run(most, patience, report)
+    if search.problem.likelihood.episodes.n_actions == 1:  # no choice, so no test
+        decision = Decision("behaviour", True, Gain(0.0, 0.0), ": there is one action")
+        report(str(decision))
+        return plain.outcome(report, decision)
     knowing.candidates.append(plain.candidates[0])
     knowing.run(min(most, FEW_CONTEXTS), patience)
     if _gain_by_context(knowing, plain).clear(CLEAR_ERRORS["behaviour"]):
@@ -193,10 +197,15 @@ def search_contexts(
 
 
 def _gain_by_context(knowing: ContextSearch, plain: ContextSearch) -> Gain:
-    """What loggers by context gain in everything that individuals show."""
-    one, other = knowing.choice(), plain.choice()
+    """What loggers by context gain in everything that individuals show.
+
+    Both sides have the same number of contexts, so that the gain is not that of a further context.
+    """
+    one = knowing.choice()
     if one.n_contexts == 1:
         return Gain(0.0, 0.0)
+    alike = [other for other in plain.candidates if other.n_contexts == one.n_contexts]
+    other = alike[0] if alike else plain.choice()
     return plain.folds.gain(one.scores, other.scores)
 
 

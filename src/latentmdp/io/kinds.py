@@ -451,8 +451,13 @@ for _kind in (
         "solved",
         "Solved",
         lambda: offline.Solved,
-        {**_each("number or NaN", "logged_mean", "logged_stderr"), "effective_size": _FLOATS},
-        optional=("policy", "model"),  # those of the plan and of the fit
+        {
+            **_each("number or NaN", "logged_mean", "logged_stderr"),
+            "effective_size": _FLOATS,
+            **_each("object", "checks", "references"),
+        },
+        # the policy and the model are those of the plan and of the fit
+        optional=("policy", "model", "checks", "references"),
     ),
     Kind(
         "run",

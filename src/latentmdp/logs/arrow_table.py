@@ -49,7 +49,7 @@ def to_arrow(logs: Trajectories) -> pa.Table:
     fields = {name: plain(getattr(logs, name)) for name in (*_SIZES, *_DETAILS)}
     header = {n: value for n, value in fields.items() if value is not None or n in _SIZES}
     header = {**file_header("trajectories"), **header}
-    if logs.amounts is not None:
+    if logs.amounts is not None and logs.reward_edges is None:
         header["informative_rewards"] = False
     if logs.covariates is not None:
         header |= {"covariates": logs.covariates.names, "levels": logs.covariates.levels}

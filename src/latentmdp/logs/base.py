@@ -12,13 +12,15 @@ long a part, spread evenly over them. So nobody else asks where logs lie.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from latentmdp._util import Flags, Floats, Integers, plural
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs.covariates import Covariates
+from latentmdp.logs.history import JoinedStates
+from latentmdp.outcomes import row_sums
 
 if TYPE_CHECKING:  # a model reads its own table with this room's help
     from latentmdp.logs.trajectories import Trajectories
@@ -205,7 +207,7 @@ class Logs:
 
     @property
     def pays_amounts(self) -> bool:
-        """Whether rewards are amounts that say nothing about the context."""
+        """Whether the amounts paid are known beside the rewards that are seen, or levels."""
         raise NotImplementedError
 
     @property
@@ -227,6 +229,18 @@ class Logs:
 
     def without_contexts(self) -> Logs:
         """The same episodes with their contexts hidden."""
+        raise NotImplementedError
+
+    def with_history(self, actions: int = 1, states: int = 0) -> Self:
+        """The same logs, each state joined with the last actions and states before it.
+
+        A fitted model then knows what the previous `actions` and `states` do. States are called
+        "fair, after drug", the most recent first, and "fair, at first" where nothing came before;
+        a session of a policy found in these logs is told states by these names.
+        """
+        return self._joined(JoinedStates.of(self, actions, states))
+
+    def _joined(self, history: JoinedStates) -> Self:
         raise NotImplementedError
 
     def require_sizes(
@@ -294,26 +308,35 @@ class Logs:
 
     def mean_amounts(self, n_states: int | None = None, n_actions: int | None = None) -> Floats:
         """The mean amount paid in each (s, a), (S, A); the least of them where nothing was paid."""
+        totals, counts = self._amounts((n_states or self.n_states, n_actions or self.n_actions, 1))
+        totals, counts = totals[..., 0], counts[..., 0]
+        means = np.divide(totals, counts, out=np.full(totals.shape, np.nan), where=counts > 0.0)
+        least = float(np.nanmin(means)) if (counts > 0.0).any() else 0.0
+        return np.where(np.isnan(means), least, means)
+
+    def _amounts(self, sizes: Sizes) -> tuple[Floats, Floats]:
+        """Sums and numbers of the amounts paid in each (s, a, z), (S, A, Z); Z = 1 adds over z."""
         if not self.pays_amounts:
             raise TrajectoryError("the logs hold no amounts")
-        S, A = n_states or self.n_states, n_actions or self.n_actions
-        totals, counts = np.zeros(S * A), np.zeros(S * A)
+        (S, A, Z), cells = sizes, int(np.prod(sizes))
+        totals, counts = np.zeros(cells), np.zeros(cells)
         for part in (batch.read() for batch in self.batches()):
             assert part.amounts is not None
             steps, paid = part.steps(), ~np.isnan(part.amounts)
             rows = (steps.state.astype(np.int64) * A + steps.action)[paid]
+            rows = rows * Z + (steps.reward[paid] if Z > 1 else 0)
             weights = part.multiplicities()[steps.episode][paid].astype(np.float64)
-            totals += np.bincount(rows, weights * part.amounts[paid], S * A)
-            counts += np.bincount(rows, weights, S * A)
-        means = np.divide(totals, counts, out=np.full(S * A, np.nan), where=counts > 0.0)
-        least = float(np.nanmin(means)) if (counts > 0.0).any() else 0.0
-        return np.where(np.isnan(means), least, means).reshape(S, A)
+            totals += np.bincount(rows, weights * part.amounts[paid], cells)
+            counts += np.bincount(rows, weights, cells)
+        return totals.reshape(S, A, Z), counts.reshape(S, A, Z)
 
     def describe(self, model: LatentMDP) -> LatentMDP:
         """The model with what these logs know besides: names, reward edges, and mean amounts.
 
-        Names that the model has stay. Where the logs hold `amounts`, their mean in each (s, a)
-        becomes the model's `bonus`: counted by a planner, never seen by an agent.
+        Names that the model has stay. Where the logs hold `amounts`, what they pay beyond the
+        model's rewards on average becomes its `bonus`: counted by a planner, never seen by an
+        agent. A level z has the mean of its own amounts in (s, a), so that E_m[r | s, a] is that of
+        the amounts, whatever the levels are.
         """
         details: dict[str, Any] = {}
         for name, size in (("state_names", model.n_states), ("action_names", model.n_actions)):
@@ -323,10 +346,20 @@ class Logs:
         if self.reward_edges is not None and model.n_rewards == self.reward_edges.size + 1:
             details["reward_edges"] = self.reward_edges
         if self.pays_amounts:
-            means = self.mean_amounts(model.n_states, model.n_actions)
-            bonus = np.repeat(means[None], model.n_contexts, axis=0)
-            details["bonus"] = np.where(model.allowed, bonus, 0.0)
+            details["bonus"] = np.where(model.allowed, self._bonus(model), 0.0)
         return model.replace(**details) if details else model
+
+    def _bonus(self, model: LatentMDP) -> Floats:
+        """What amounts pay on average beyond the rewards of a model, (M, S, A)."""
+        M, S, A, Z = model.dimensions
+        if Z == 1:
+            return np.repeat(self.mean_amounts(S, A)[None], M, axis=0) - model.mean_rewards()
+        totals, counts = self._amounts((S, A, Z))
+        values = np.broadcast_to(model.reward_values, totals.shape)
+        means = np.divide(totals, counts, out=values.copy(), where=counts > 0.0)
+        table = model.outcomes
+        beyond = (means - values).reshape(S * A, Z)[table.rows(), table.reward]
+        return row_sums(table, table.probs * beyond[:, None]).T.reshape(M, S, A)
 
 
 _INDICES = ("state", "action", "reward index", "context")

@@ -507,7 +507,8 @@ def _rewards(rows: _Rows, steps: Integers, options: TableOptions) -> dict[str, A
         codes[filled] = np.searchsorted(edges, rewards[filled], side="right")
     else:
         codes[filled] = _matched(rows, steps[filled], rewards[filled], values)
-    return {"rewards": codes, "reward_values": values, "reward_edges": edges}
+    measured = {} if edges is None else {"amounts": rewards}  # levels are evidence, these are paid
+    return {"rewards": codes, "reward_values": values, "reward_edges": edges, **measured}
 
 
 def reward_values_of_counts(

@@ -51,6 +51,7 @@ from latentmdp.logs import base, frames
 from latentmdp.logs.arrow_table import KEY, options_of, to_arrow
 from latentmdp.logs.base import END, Logs, MissingCells, Summary, batch_edges, spread
 from latentmdp.logs.covariates import Covariates
+from latentmdp.logs.history import JoinedStates
 from latentmdp.logs.long_table import (
     OPTIONAL,
     WORDS,
@@ -197,10 +198,12 @@ class _FileBatch(NamedTuple):
     spans: tuple[RowRange, ...]
     start: int
     stop: int
+    history: JoinedStates | None = None
 
     def read(self) -> Trajectories:
         """The episodes, from the files."""
-        return Trajectories.concat([logs for logs, _ in self.reader.pieces(self.spans)])
+        logs = Trajectories.concat([logs for logs, _ in self.reader.pieces(self.spans)])
+        return logs if self.history is None else self.history.applied(logs)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -239,8 +242,9 @@ class LogFiles(Logs):
 
     @property
     def pays_amounts(self) -> bool:
-        """Whether rewards are amounts that say nothing about the context."""
-        return not self._files[0].reader.options.informative_rewards
+        """Whether the amounts paid are known beside the rewards that are seen, or levels."""
+        options = self._files[0].reader.options
+        return not options.informative_rewards or options.reward_edges is not None
 
     @property
     def fits_memory(self) -> bool:
@@ -270,6 +274,18 @@ class LogFiles(Logs):
         reader = replace(self._files[0].reader, columns=columns)
         hidden = tuple(batch._replace(reader=reader) for batch in self._files)
         return replace(self, _files=hidden, _summary=self._summary._replace(contexts=0))
+
+    def _joined(self, history: JoinedStates) -> LogFiles:
+        if self._files[0].history is not None:
+            raise ValueError("these logs on disk have a history already: ask for all of it at once")
+        files = tuple(batch._replace(history=history) for batch in self._files)
+        return replace(
+            self,
+            n_states=history.numbers.size,
+            state_names=history.names,
+            _files=files,
+            _summary=reduce(Summary.joined, (batch.read().summary for batch in files)),
+        )
 
     def __repr__(self) -> str:
         return (

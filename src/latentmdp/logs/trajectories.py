@@ -45,6 +45,7 @@ from latentmdp.logs.base import (
     sizes_of,
 )
 from latentmdp.logs.covariates import Covariates
+from latentmdp.logs.history import JoinedStates
 
 
 class Episode(NamedTuple):
@@ -151,8 +152,9 @@ class Trajectories(Logs, Fielded):
     propensities : (n,) or None
         The probability with which the logger took the action of each step.
     amounts : (n,) or None
-        What was paid at each step, where that is money which says nothing about the context; NaN
-        where it is missing. Rewards are then all 0 and `reward_values` is (0,).
+        What was paid at each step, NaN where it is missing, where rewards are not what is paid:
+        they are its levels (`reward_edges`) or, where the money says nothing about the context, all
+        0 with `reward_values` (0,). Levels are evidence only; values are means of amounts.
     covariates : Covariates of N rows, or None
         What was known of each individual before its first step; its segments repeat the row.
     state_names, action_names : None or sequences of distinct strings
@@ -375,9 +377,10 @@ class Trajectories(Logs, Fielded):
         reward_levels
             Into how many levels rewards are cut where they have more distinct values; "auto": 10
             where there are more than 20; None: never. The levels have about equal mass, their
-            means become `reward_values`, and `reward_edges` says where they were cut.
+            means become `reward_values`, and `reward_edges` says where they were cut. What was paid
+            stays in `amounts`: a policy is valued by the means of these, not of levels.
         informative_rewards
-            False: rewards are money that says nothing about the context. They become `amounts`.
+            False: rewards are money that says nothing about the context. They are `amounts` only.
         reward_values, reward_edges, n_states, n_actions, state_names, action_names
             As for `Trajectories`, where they are known beforehand, as from the model of other logs.
         rewards_are_indices
@@ -583,7 +586,7 @@ class Trajectories(Logs, Fielded):
 
     @property
     def pays_amounts(self) -> bool:
-        """Whether rewards are amounts that say nothing about the context."""
+        """Whether the amounts paid are known beside the rewards that are seen, or levels."""
         return self.amounts is not None
 
     @property
@@ -622,6 +625,9 @@ class Trajectories(Logs, Fielded):
     def without_contexts(self) -> Trajectories:
         """The same episodes with their contexts hidden."""
         return self._with(contexts=None)
+
+    def _joined(self, history: JoinedStates) -> Trajectories:
+        return history.applied(self)
 
     def with_contexts(self, contexts: ArrayLike) -> Trajectories:
         """The same episodes with the given contexts."""

@@ -4,12 +4,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from latentmdp.metrics import Interval
+    from latentmdp.offline.checks import Check, FitChecks, check_fit
     from latentmdp.offline.off_policy import (
         LoggedEstimate,
         OffPolicyValue,
         OffPolicyWarning,
         off_policy_value,
     )
+    from latentmdp.offline.references import ConstantActions, Reference
     from latentmdp.offline.solving import Solved, SolveWarning, solve
 else:
     from latentmdp._util import lazy_names

@@ -232,6 +232,14 @@ def off_policy_value(
         raise ValueError(f"an estimate needs two episodes with steps, got {logs!r}")
     assumed = getattr(policy, "model", None) if model is None else model
     generator, logs = as_generator(rng), logs.without_contexts()
+    messages: tuple[str, ...] = ()
+    if any(logs.lacks._replace(ends=False)) and logs.fits_memory:
+        whole = _without_gaps(logs.read())
+        lost = logs.n_individuals - len(whole)
+        messages = (f"{lost} of {logs.n_individuals} individuals have gaps, and are left out",)
+        if len(whole) < 2:
+            raise ValueError(f"an estimate needs two episodes without gaps, got {len(whole)}")
+        logs = whole
     if assumed is not None:
         arrays.require_instance("model", assumed, LatentMDP)
         logs.validate(assumed)
@@ -242,12 +250,11 @@ def off_policy_value(
     final = world.terminal | np.pad(final_states(logs), (0, world.n_states - logs.n_states))
     shape = _Shape.of(method, weighted, logs, world)
     source: str | None = None
-    messages: tuple[str, ...] = ()
     if behaviour is None and parts[0].batch.read().propensities is None:
         # The pooled choice of actions counts as one logged action in every state: that keeps the
         # ratios of rare states finite, and changes nothing where a state is seen often.
         behaviour, source = logged_behaviour(logs, 1.0), "estimated"
-        messages = more_than_the_state(logs.batches()[0].read())
+        messages += more_than_the_state(logs.batches()[0].read())
     sums: _Sums | None = None
     values: Floats | None = None
     for k, (batch, numbers, own_model) in enumerate(parts):
@@ -255,7 +262,9 @@ def off_policy_value(
         logger = logger_of(episodes, behaviour, own_model, assumed is not None, numbers)
         group = _random_groups(episodes, min(logs.n_episodes, 1_024), generator)
         if method == "doubly-robust" and (k == 0 or own_model is not world):
-            values = _context_values(own_model, policy, shape.horizon, generator)
+            # Hidden rewards of a model count where the logs say what was paid.
+            paid = own_model.planning_rewards() if logs.pays_amounts else own_model.mean_rewards()
+            values = _context_values(own_model, policy, shape.horizon, generator, paid)
         more = _Sums.of(episodes, group, shape, policy, own_model, logger, final, values)
         sums = more if sums is None else sums + more
     assert sums is not None
@@ -308,12 +317,13 @@ def logged_estimate(
     It covers the steps at which the effective number of episodes is large enough. The logs come
     from a behaviour (S, A), or (M, S, A) of a logger that knew the context; None takes the
     propensities of the logs. In states that are `final` (S,) nothing is chosen and nothing earned:
-    an episode that reached one keeps its weight. One that is cut short elsewhere loses it. Logs in
-    which anything but the last state of an episode is missing have no such estimate.
+    an episode that reached one keeps its weight. One that is cut short elsewhere loses it. Of
+    individuals of whom anything but the last state is missing nothing is said.
     """
     require_horizon(model, "an estimate from logs")
     nothing = LoggedEstimate(float("nan"), float("inf"), 0, np.zeros(0))
-    if any(logs.lacks._replace(ends=False)):
+    logs = _without_gaps(logs)
+    if len(logs) == 0:
         return nothing
     final = np.zeros(model.n_states, dtype=np.bool_) if final is None else final
     logger = logger_of(logs, behaviour, model, model_given=True)
@@ -325,6 +335,17 @@ def logged_estimate(
     if steps == 0:
         return nothing
     return LoggedEstimate(*sums.first(steps).estimate(), steps, effective[:steps])
+
+
+def _without_gaps(logs: Trajectories) -> Trajectories:
+    """The individuals of whom nothing is missing but the last state."""
+    if not any(logs.lacks._replace(ends=False)):
+        return logs
+    individual = logs.individuals()
+    lost = np.bincount(np.repeat(individual, logs.lengths), logs.rewards < 0, logs.n_individuals)
+    lost += np.bincount(individual, logs.first_states < 0, logs.n_individuals)
+    lost += np.bincount(individual) - 1  # further segments
+    return logs.take_individuals(np.flatnonzero(lost == 0))
 
 
 def _halves(logs: Logs, rng: np.random.Generator) -> list[_Part]:
@@ -349,7 +370,11 @@ def _halves(logs: Logs, rng: np.random.Generator) -> list[_Part]:
 
 
 def _context_values(
-    model: LatentMDP, policy: AnyPolicy, horizon: int, rng: np.random.Generator
+    model: LatentMDP,
+    policy: AnyPolicy,
+    horizon: int,
+    rng: np.random.Generator,
+    rewards: Floats,
 ) -> Floats:
     """Q_m,t(s, a) of the Markov policy that acts in context m as `policy` does, (H, M, S, A)."""
     table = action_table(policy, model) if isinstance(policy, Policy) else None
@@ -357,7 +382,7 @@ def _context_values(
         table = _marginal_policy(model, policy, horizon, rng)
     M, S, A, _ = model.dimensions
     values = np.empty((horizon, M, S, A))
-    steps = backward_q(model, table, model.mean_rewards(), horizon)
+    steps = backward_q(model, table, rewards, horizon)
     for t, (_, Q) in zip(range(horizon - 1, -1, -1), steps):
         values[t] = Q
     return values
@@ -443,9 +468,8 @@ class _Sums:
         room = (np.zeros((G, K, J)), np.zeros((G, K, J)), np.zeros((G, K)))
         sums = cls(shape, sizes, *room, np.zeros(T), np.zeros(T))
         for members, chances in followed(logs, policy, model, np.arange(len(logs)), T):
-            block = _Block.of(logs, members, chances, logger, final, T)
-            rewards = model.reward_values[block.rewards]
-            amounts, normalisers = sums._quotients(block, rewards, model, values, logs[members])
+            block = _Block.of(logs, members, chances, logger, final, T, model)
+            amounts, normalisers = sums._quotients(block, model, values, logs[members])
             into, flat = group[:, members], (members.size, -1)
             sums.amounts[:] += (into @ amounts.reshape(flat)).reshape(G, K, J)
             sums.normalisers[:] += (into @ normalisers.reshape(flat)).reshape(G, K, J)
@@ -464,7 +488,6 @@ class _Sums:
     def _quotients(
         self,
         block: _Block,
-        rewards: Floats,
         model: LatentMDP,
         values: Floats | None,
         logs: Trajectories,
@@ -474,7 +497,7 @@ class _Sums:
         scale = model.discount ** np.arange(T)
         observed, gains = (
             block.observed[:, None, :],
-            np.where(block.played, rewards, 0.0)[:, None, :],
+            np.where(block.played, block.rewards, 0.0)[:, None, :],
         )
         weights = block.shares[:, :, None] * np.where(observed, block.ratios, 0.0)
         counted = np.broadcast_to(observed, weights.shape).astype(np.float64)
@@ -561,7 +584,7 @@ class _Block(NamedTuple):
 
     states: Integers
     actions: Integers
-    rewards: Integers
+    rewards: Floats
     chances: Floats  # (n, T + 1, A)
     shares: Floats  # (n, K)
     ratios: Floats
@@ -577,11 +600,13 @@ class _Block(NamedTuple):
         logger: Logger,
         final: Flags,
         steps: int,
+        model: LatentMDP,
     ) -> _Block:
         """Line up episodes that all have the same length."""
         n, last, K = members.size, chances.shape[1] - 1, logger.probabilities.shape[1]
-        states, actions, rewards = logs[members].as_arrays()
+        states, actions, _ = logs[members].as_arrays()
         places = logs.offsets[members][:, None] + np.arange(last)
+        paid = model.reward_values[logs.rewards] if logs.amounts is None else logs.amounts
         target = np.take_along_axis(chances[:, :-1], actions[:, :last, None], axis=2)[:, :, 0]
         base = logger.probabilities[places]  # (n, last, K)
         each = np.divide(
@@ -603,7 +628,7 @@ class _Block(NamedTuple):
         return cls(
             np.pad(states[:, : last + 1], pad, mode="edge"),
             np.pad(actions[:, :last], pad),
-            np.pad(rewards[:, :last], pad),
+            np.pad(paid[places], pad),
             np.pad(still, (*pad, (0, 0))),
             logger.shares[members],
             ratios,
@@ -650,8 +675,9 @@ def _result(
     shape = sums.shape
     effective = sums.effective_size()
     steps = int(np.argmax([*(effective == 0.0), True]))
-    least, most = _possible(world, shape, final)
-    truncation = _beyond(world, shape)
+    paid = _paid(logs, world)
+    least, most = _possible(paid, world, shape, final)
+    truncation = world.duration.discounted_steps(shape.valued_steps) * float(np.abs(paid).max())
     mean, stderr = sums.estimate()
     low, high = sums.interval(confidence, rng)
     low, high = min(mean, max(low, least)), max(mean, min(high, most))
@@ -702,16 +728,18 @@ def _agreement_warnings(effective: Floats, steps: int, shape: _Shape) -> tuple[s
     return ()
 
 
-def _possible(world: LatentMDP, shape: _Shape, final: Flags) -> tuple[float, float]:
-    """The least and the most that an episode can earn."""
+def _paid(logs: Logs, world: LatentMDP) -> Floats:
+    """The least and the most that a step pays."""
+    if not logs.pays_amounts:
+        return np.array([world.reward_values.min(), world.reward_values.max()])
+    amounts = [batch.read().values() for batch in logs.batches()]
+    return np.array([min(map(np.nanmin, amounts)), max(map(np.nanmax, amounts))])
+
+
+def _possible(paid: Floats, world: LatentMDP, shape: _Shape, final: Flags) -> tuple[float, float]:
+    """The least and the most that an episode can earn, given what a step can."""
     worth = float((world.discount ** np.arange(shape.valued_steps)).sum())
-    least, most = float(world.reward_values.min()), float(world.reward_values.max())
+    least, most = paid.tolist()
     if final.any():
         least, most = min(least, 0.0), max(most, 0.0)
     return least * worth, most * worth
-
-
-def _beyond(world: LatentMDP, shape: _Shape) -> float:
-    """How much the steps that the estimate leaves out can be worth."""
-    largest = float(np.abs(world.reward_values).max())
-    return world.duration.discounted_steps(shape.valued_steps) * largest

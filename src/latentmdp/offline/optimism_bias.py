@@ -13,19 +13,21 @@ The optimism bias is the mean of d_b; their spread measures how uncertain the va
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
-from itertools import cycle
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
-from latentmdp._util import Flags, Floats, normalised
+from latentmdp._util import Flags, Floats, Integers, normalised
 from latentmdp.engines import Engine, as_engine
 from latentmdp.estimation import EM, cut_short, only_tried, restricted
 from latentmdp.fit import Fit, without_fit_warnings
-from latentmdp.logs import Trajectories
+from latentmdp.logs import Trajectories, WeightModel
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
+from latentmdp.offline.references import Rule, always, has_arms, rule_value
 from latentmdp.planning import Planner, evaluate
 from latentmdp.policies import MarkovPolicy, Policy
 from latentmdp.simulation import simulate
@@ -44,8 +46,13 @@ def bootstrap_differences(
     repeats: int,
     rng: np.random.Generator,
     engine: Engine | None = None,
+    world: LatentMDP | None = None,
+    references: Sequence[Rule] = (),
 ) -> Floats:
-    """The differences d_b, shape (repeats,).
+    """The differences d_b, shape (repeats, 1 + R): of the policy, and of R `references`.
+
+    A reference is not planned, so that its differences show the uncertainty of its value alone.
+    Policies are planned and valued over the steps of `world`, by default of the fitted model.
 
     The logged `behaviour` is (S, A), or (M, S, A) where the logger knew the context. The strengths
     of the pseudo-counts were themselves chosen from the logs, so each repetition draws its own:
@@ -54,23 +61,31 @@ def bootstrap_differences(
     itself. Repetitions run in the `engine`, by default in threads.
     """
     seeds = rng.integers(0, 2**63, size=repeats)
-    common = (fit, planner, _LogSimulator(logs, fit, behaviour, final))
+    simulator = LogSimulator(logs, fit.model, behaviour, final, fit.weight_model)
+    common = (fit, planner, simulator, world or fit.model, tuple(references))
     with without_fit_warnings():
         return np.array(list(as_engine(engine).map(_difference, seeds.tolist(), *common)))
 
 
-def _difference(seed: int, fit: Fit, planner: Planner, logger: _LogSimulator) -> float:
-    """One d_b."""
+def _difference(
+    seed: int,
+    fit: Fit,
+    planner: Planner,
+    logger: LogSimulator,
+    world: LatentMDP,
+    references: tuple[Rule, ...],
+) -> list[float]:
+    """One d_b, and those of the references."""
     rng = np.random.default_rng(seed)
     logs = logger.simulate(rng)
     em = _like(fit, 2.0 ** rng.choice([-1.0, 0.0, 1.0], size=3))  # a step of EM's grid
     refitted = restricted(em.fit(logs, start=fit, rng=rng).model, fit.model.allowed)
     # Episodes that end by themselves may all be shorter than the longest logged one.
-    refitted = refitted.replace(horizon=fit.model.horizon, discount=fit.model.discount)
-    if fit.model.bonus is not None:  # amounts that are not part of simulated logs
-        refitted = refitted.replace(bonus=fit.model.bonus)
+    refitted = refitted.replace(horizon=world.horizon, discount=world.discount)
     policy = planner.plan(only_tried(refitted, logs)).policy
-    return value_in(refitted, policy, rng) - value_in(fit.model, policy, rng)
+    own = value_in(refitted, policy, rng) - value_in(world, policy, rng)
+    others = [rule_value(refitted, rule) - rule_value(world, rule) for rule in references]
+    return [own, *others]
 
 
 def _like(fit: Fit, steps: Floats) -> EM:
@@ -88,13 +103,26 @@ def _like(fit: Fit, steps: Floats) -> EM:
     return EM(**{**settings, **changed, "threads": 1})
 
 
-class _LogSimulator:
-    """Simulates logs like the given ones in the fitted model."""
+class LogSimulator:
+    """Simulates logs like the given ones in a model.
 
-    def __init__(self, logs: Trajectories, fit: Fit, behaviour: Floats, final: Flags) -> None:
-        self.fit = fit
+    The `behaviour` is (S, A), or (M, S, A) of a logger that knew the context. As many individuals
+    are simulated as there are, cut where those were, with their actions in a trial with arms; one
+    that reached a `final` state (S,) ends where the model ends it. Covariates are kept, and weigh
+    contexts by a `weight_model`.
+    """
+
+    def __init__(
+        self,
+        logs: Trajectories,
+        model: LatentMDP,
+        behaviour: Floats,
+        final: Flags,
+        weight_model: WeightModel | None = None,
+    ) -> None:
+        self.model = model
         counts = logs.multiplicities()[logs.beginnings()]
-        horizon = require_horizon(fit.model, "an estimate of the optimism bias")
+        horizon = require_horizon(model, "simulation of logs")
         ends = np.append(logs.beginnings()[1:], len(logs)) - 1
         last = logs.last_states[ends]
         ended = (last >= 0) & final[last]
@@ -102,35 +130,79 @@ class _LogSimulator:
         self.lengths = np.repeat(np.minimum(lengths, horizon), counts)
         rows = behaviour if behaviour.ndim == 3 else behaviour[None]
         everything = np.ones(rows.shape[-1])
-        rows = normalised(np.where(fit.model.allowed, rows, 0.0), everything)
+        rows = normalised(np.where(model.allowed, rows, 0.0), everything)
         self.policies = [MarkovPolicy(rows_of_context) for rows_of_context in rows]
-        self.weights, self.covariates = fit.model.weights, None
-        if fit.weight_model is not None and logs.covariates is not None:
+        self.arms: Integers | None = None
+        if has_arms(logs):
+            self.arms = np.repeat(logs.actions[logs.individual_offsets()[:-1]], counts)
+            self.policies = [always(a, model.allowed) for a in range(model.n_actions)]
+        self._amounts = None if logs.amounts is None else _CellAmounts.of(logs, model)
+        self.weights, self.covariates = model.weights, None
+        if weight_model is not None and logs.covariates is not None:
             self.covariates = logs.covariates[np.repeat(logs.beginnings(), counts)]
-            design = fit.weight_model.encoder.design(self.covariates)
-            self.weights = fit.weight_model.weights(design)
+            design = weight_model.encoder.design(self.covariates)
+            self.weights = weight_model.weights(design)
 
     def simulate(self, rng: np.random.Generator) -> Trajectories:
-        """As many individuals as the logs have, cut where those were."""
-        model, number = self.fit.model, self.lengths.size
+        """Other individuals; what they are paid is drawn from the logged amounts of their cells."""
+        simulated = self._individuals(rng)
+        return simulated if self._amounts is None else self._amounts.paid(simulated, rng)
+
+    def _individuals(self, rng: np.random.Generator) -> Trajectories:
+        model, number = self.model, self.lengths.size
         if len(self.policies) == 1 and self.covariates is None:
             simulated = simulate(model, self.policies[0], number, rng, threads=1).without_contexts()
             return cut_short(simulated, self.lengths)
         shares = np.cumsum(np.broadcast_to(self.weights, (number, model.n_contexts)), axis=1)
         chance = rng.uniform(size=(number, 1)) * shares[:, -1:]
         labels = np.minimum((chance > shares).sum(axis=1), model.n_contexts - 1)
-        parts = [
-            simulate(model.context(m), policy, int(np.sum(labels == m)), rng, threads=1)
-            for m, policy in zip(range(model.n_contexts), cycle(self.policies))
-        ]
+        by = self.arms if self.arms is not None else labels % len(self.policies)
+        kind = labels * len(self.policies) + by
+        parts = []
+        for one in np.unique(kind).tolist():
+            m, k = divmod(one, len(self.policies))
+            some = int((kind == one).sum())
+            parts.append(simulate(model.context(m), self.policies[k], some, rng, threads=1))
         joined = Trajectories.concat([part.without_contexts() for part in parts])
         # The argsort of an argsort is the inverse permutation: each individual's episode among
-        # those that are joined context by context.
-        rank = np.argsort(np.argsort(labels, kind="stable"), kind="stable")
+        # those that are joined kind by kind.
+        rank = np.argsort(np.argsort(kind, kind="stable"), kind="stable")
         simulated = cut_short(joined[rank], self.lengths)
         if self.covariates is None:
             return simulated
         return Trajectories.from_fields({**simulated.to_fields(), "covariates": self.covariates})
+
+
+class _CellAmounts(NamedTuple):
+    """The amounts that were paid in each (s, a, z), one cell after the other, from starts on."""
+
+    model: LatentMDP
+    amounts: Floats
+    starts: Integers
+
+    @classmethod
+    def of(cls, logs: Trajectories, model: LatentMDP) -> _CellAmounts:
+        """Those of logs, each as often as its episode occurred."""
+        assert logs.amounts is not None
+        cells = logs.cells(("state", "action", "reward"), model.dimensions[1:])
+        known = np.repeat(~np.isnan(logs.amounts) & (cells >= 0), counts := _of_steps(logs))
+        amounts, cells = np.repeat(logs.amounts, counts)[known], np.repeat(cells, counts)[known]
+        order, size = np.argsort(cells, kind="stable"), int(np.prod(model.dimensions[1:]))
+        return cls(model, amounts[order], np.searchsorted(cells[order], np.arange(size + 1)))
+
+    def paid(self, logs: Trajectories, rng: np.random.Generator) -> Trajectories:
+        """Logs with amounts drawn from those of their cells; the reward where there are none."""
+        cells = logs.cells(("state", "action", "reward"), self.model.dimensions[1:])
+        number = np.diff(self.starts)[cells]
+        place = self.starts[cells] + (rng.random(cells.size) * number).astype(np.int64)
+        drawn = self.amounts[np.minimum(place, self.amounts.size - 1)]
+        amounts = np.where(number > 0, drawn, self.model.reward_values[logs.rewards])
+        return logs._with(amounts=amounts)
+
+
+def _of_steps(logs: Trajectories) -> Integers:
+    """How often the episode of each step occurred."""
+    return np.repeat(logs.multiplicities(), logs.lengths)
 
 
 def corrected(model_value: float, differences: Floats, confidence: float) -> Interval:

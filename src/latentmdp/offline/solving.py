@@ -6,8 +6,9 @@
 same model; a bootstrap gives the bias and the interval (`offline.optimism_bias`).
 4. Estimate the first steps a second time, from the logs without the model, by importance
 sampling (`offline.off_policy`).
-5. Warn where the policy leaves the data, where the two estimates disagree, and where the logs
-may not be what they were taken for (`offline.warnings`).
+5. Check the fit: whether anything in the logs predicts beyond the model (`offline.checks`).
+6. Warn where a check fails, where the policy leaves the data, where the two estimates disagree, and
+where the logs may not be what they were taken for (`offline.warnings`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self, cast
@@ -32,6 +34,7 @@ from latentmdp._util import (
     as_generator,
     float_field,
     given_seed,
+    names,
     philox_key,
     plural,
     require_choice,
@@ -49,9 +52,24 @@ from latentmdp.fit import Fit, FitWarning, logged_behaviour
 from latentmdp.logs import Logs, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
+from latentmdp.offline.checks import FitChecks, check_fit
 from latentmdp.offline.off_policy import LoggedEstimate, logged_estimate
 from latentmdp.offline.optimism_bias import EPISODES, bootstrap_differences, corrected, value_in
-from latentmdp.offline.warnings import fit_warnings, hardly_seen, logs_warnings, value_warnings
+from latentmdp.offline.references import (
+    ConstantActions,
+    Reference,
+    Rule,
+    has_arms,
+    rule_value,
+    rules,
+)
+from latentmdp.offline.warnings import (
+    arms_warnings,
+    fit_warnings,
+    hardly_seen,
+    logs_warnings,
+    value_warnings,
+)
 from latentmdp.planning import Plan, Planner, planner_for
 from latentmdp.policies import MarkovPolicy, Policy, UniformPolicy
 from latentmdp.simulation import simulate
@@ -93,7 +111,12 @@ class Solved(Result):
     final_states
         States in which logged episodes ended: nothing is earned after them.
     warnings
-        What a user should know before relying on it.
+        What a user should know before relying on it; failed checks come first.
+    references
+        What the policy is compared with, in the same model over the same steps: the logger, and
+        each action taken always; the value of each, and what the policy gains over it.
+    checks
+        Checks of the fit, one row for each question; None in files of earlier versions.
     seconds
         Wall-clock time.
     settings
@@ -113,8 +136,22 @@ class Solved(Result):
     unsupported: float
     final_states: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
+    references: tuple[Reference, ...] = ()
+    checks: FitChecks | None = None
     seconds: float = field(default=0.0, compare=False)
     settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def gain(self) -> Interval:
+        """What the policy earns per episode beyond the reference, by default the logger."""
+        name = self.settings.get("reference", "logger")
+        gains = {reference.name: reference.gain for reference in self.references}
+        return gains.get(name, Interval(float("nan"), float("nan"), float("nan")))
+
+    @property
+    def supported(self) -> bool:
+        """Whether the logs bear out the model: no check failed. If not, do not rely on `value`."""
+        return self.checks is None or not self.checks.failed
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
@@ -131,6 +168,8 @@ class Solved(Result):
             "effective_size": self.logged.effective_size,
             "final_states": list(self.final_states),
             "warnings": list(self.warnings),
+            "checks": None if self.checks is None else self.checks.to_fields(),
+            "references": {one.name: [*one.value, *one.gain] for one in self.references},
         }
 
     @classmethod
@@ -148,25 +187,38 @@ class Solved(Result):
             ),
             final_states=tuple(fields["final_states"]),
             warnings=tuple(fields["warnings"]),
+            references=tuple(
+                Reference(name, Interval(*numbers[:3]), Interval(*numbers[3:]))
+                for name, numbers in fields.get("references", {}).items()
+            ),
+            checks=FitChecks.from_fields(fields["checks"]) if fields.get("checks") else None,
             **{name: fields[name] for name in _PLAIN},
         )
 
     def __repr__(self) -> str:
         doubts = f", {plural(len(self.warnings), 'warning')}" if self.warnings else ""
         contexts = plural(self.model.n_contexts, "context")
-        return f"Solved({contexts}, {self.value} per episode{doubts})"
+        support = "" if self.supported else ", not supported"
+        return f"Solved({contexts}, {self.value} per episode{support}{doubts})"
 
     def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
         fitted, logged, ours = self.fit.facts(), self.logged, self.model_first_steps
         steps, sure = plural(logged.steps, "step"), self.settings.get("confidence", 0.95)
+        reference, compared = self.settings.get("reference", "logger"), bool(self.references)
+        promise = f"{self.value} per episode, with confidence {sure:.0%}"
+        if not self.supported:
+            promise = f"not supported by the logs, see the warnings: {promise}"
         first = (
             f"{logged.mean:.4g} ± {logged.stderr:.2g} from the logs alone, {ours:.4g} by the "
             f"model, over the first {steps}"
         )
         return {
             **{name: fitted[name] for name in ("contexts", "selection", "shared", "decisions")},
-            "value": Worded(self.value, f"{self.value} per episode, with confidence {sure:.0%}"),
+            "value": Worded(self.value, promise),
+            "supported": Worded(self.supported, ""),
+            "gain": Worded(self.gain, f"{self.gain} over the {reference}" if compared else ""),
+            "references": Worded.lines([f"{one.name}: {one.value}" for one in self.references]),
             "optimism_bias": Worded(self.optimism_bias, f"{self.optimism_bias:.3g}, taken off"),
             "first_steps": Worded({**vars(logged), "model": ours}, first if logged.steps else ""),
             "unsupported": Worded(
@@ -175,6 +227,7 @@ class Solved(Result):
             ),
             "final_states": self.final_states,
             "warnings": Worded.lines(self.warnings),
+            "checks": Worded([] if self.checks is None else list(self.checks), ""),
             "seconds": self.seconds,
         }
 
@@ -194,6 +247,9 @@ def solve(
     confidence: float = 0.95,
     bootstrap: int = 30,
     max_contexts: int = MAX_CONTEXTS,
+    horizon: int | None = None,
+    discount: float | None = None,
+    reference: str | Policy = "logger",
     reward_model: Literal["state-action", "transition", "auto"] = "auto",
     progress: bool = False,
     engine: Engine | None = None,
@@ -232,6 +288,12 @@ def solve(
         optimism bias and the uncertainty.
     max_contexts
         The largest number of contexts that "auto" tries.
+    horizon, discount
+        Over how many steps, and with what discount, the policy is planned and valued; by default
+        over those of the longest episode, without discount.
+    reference
+        What `gain` compares the policy with: "logger", "always" with the name of an action (or
+        "always action 1" without names), or a policy.
     reward_model
         Whether a reward depends on (s, a), or on (s, a, s'); "auto" decides by BIC.
     progress
@@ -250,6 +312,11 @@ def solve(
     max_contexts = arrays.positive_integer("max_contexts", max_contexts)
     if planner is not None:
         arrays.require_instance("planner", planner, Planner)
+    if horizon is not None:
+        horizon = arrays.positive_integer("horizon", horizon)
+    if discount is not None and not 0.0 < discount <= 1.0:
+        raise ValueError(f"discount must lie in (0, 1], got {discount}")
+    baseline = _reference_name(reference, logs)
     looked_for: dict[str, Any] = {
         "shared_rewards": shared_rewards,
         "shared_transitions": shared_transitions,
@@ -268,7 +335,9 @@ def solve(
         known_rows = _checked(behaviour, logs)
     knowledge = "auto" if behaviour is None else "shared" if known_rows is not None else behaviour
     require_choice("behaviour", knowledge, ("shared", "by-context", "auto"))
-    final = final_states(logs)
+    final, arms = final_states(logs), has_arms(some)
+    if arms and knowledge == "auto":  # actions given once say nothing of what the logger saw later
+        knowledge = "shared"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fit = initialize(
@@ -282,25 +351,46 @@ def solve(
             engine=engine,
             **looked_for,
         )
-    tried = only_tried(fit.model, logs)
-    if planner is None:
-        planner = planner_for(tried)
-    plan = planner.plan(tried)
-    in_model = _value_in_model(fit.model, plan.policy, hardly_seen(logs, fit, final), generator)
+    over = {"horizon": horizon or fit.model.horizon, "discount": discount or fit.model.discount}
+    world = fit.model.replace(**over)
+    tried = only_tried(world, logs)
     logger_rows = logged_behaviour(logs) if known_rows is None else known_rows
     if fit.behaviour_by_context is not None:
         logger_rows = fit.behaviour_by_context
+    compared = rules(world, logger_rows, tried.allowed, baseline)
+    if isinstance(reference, Policy):
+        compared[baseline] = (reference,)
+    if planner is None:
+        planner = planner_for(tried)
+    if arms:
+        switching = rule_value(world, (planner.plan(tried).policy,))
+        planner = ConstantActions()
+    plan = planner.plan(tried)
+    in_model = _value_in_model(world, plan.policy, hardly_seen(logs, fit, final), generator)
     differences = bootstrap_differences(
-        some, fit, planner, logger_rows, final, bootstrap, generator, engine
+        some,
+        fit,
+        planner,
+        logger_rows,
+        final,
+        bootstrap,
+        generator,
+        engine,
+        world,
+        list(compared.values()),
     )
+    references = _references(in_model.value, world, compared, differences, confidence)
     by = None if some.propensities is not None else logger_rows
-    logged = logged_estimate(some, plan.policy, fit.model, by, generator, final)
+    logged = logged_estimate(some, plan.policy, world, by, generator, final)
     first_steps = in_model.first_steps(logged.steps)
     has_belief = getattr(plan.policy, "model", None) is not None
     if fit.weight_model is not None and fit.model.n_contexts > 1 and has_belief:
         policy = plan.policy.with_weight_model(fit.weight_model)
         plan = dataclasses.replace(plan, policy=policy)
+    checks = check_fit(logs, fit, generator)
     messages = (
+        *checks.warnings(),
+        *(arms_warnings(in_model.value, switching) if arms else ()),
         *fit_warnings(fit, [str(w.message) for w in caught if w.category is FitWarning]),
         *value_warnings(logged, first_steps, in_model.unsupported),
         *logs_warnings(some, final),
@@ -318,23 +408,53 @@ def solve(
         "started": start is not None,
         "confidence": float(confidence),
         "bootstrap": bootstrap,
+        "horizon": horizon,
+        "discount": discount,
+        "reference": baseline,
         "seed": given_seed(rng),
     }
     return Solved(
         policy=plan.policy,
         plan=plan,
-        model=fit.model,
-        fit=fit,
-        value=corrected(in_model.value, differences, confidence),
-        optimism_bias=float(differences.mean()),
+        model=world,
+        fit=dataclasses.replace(fit, model=world),
+        value=corrected(in_model.value, differences[:, 0], confidence),
+        optimism_bias=float(differences[:, 0].mean()),
         logged=logged,
         model_first_steps=first_steps,
         unsupported=in_model.unsupported,
         final_states=tuple(np.flatnonzero(final).tolist()),
         warnings=messages,
+        references=references,
+        checks=checks,
         seconds=time.perf_counter() - began,
         settings=settings,
     )
+
+
+def _reference_name(reference: str | Policy, logs: Logs) -> str:
+    """What `references` calls what the policy is compared with; raises if there is none such."""
+    if isinstance(reference, Policy):
+        return "reference"
+    labels = names.labels("action", logs.action_names, logs.n_actions)
+    require_choice("reference", reference, ("logger", *(f"always {one}" for one in labels)))
+    return reference
+
+
+def _references(
+    value: float,
+    model: LatentMDP,
+    compared: Mapping[str, Rule],
+    differences: Floats,
+    confidence: float,
+) -> tuple[Reference, ...]:
+    """What each rule earns, and what the policy gains over it, with intervals by the bootstrap."""
+    references = []
+    for (name, rule), errors in zip(compared.items(), differences[:, 1:].T):
+        other = rule_value(model, rule)
+        gain = corrected(value - other, differences[:, 0] - errors, confidence)
+        references.append(Reference(name, corrected(other, errors, confidence), gain))
+    return tuple(references)
 
 
 class _ModelValue(NamedTuple):
@@ -360,7 +480,7 @@ def _value_in_model(
     scale = model.discount ** np.arange(H)
     if isinstance(policy, MarkovPolicy | UniformPolicy):
         visits = np.where(model.allowed, occupancy(model, policy, H), 0.0)
-        by_step = np.einsum("tmsa,m,msa->t", visits, model.weights, model.mean_rewards())
+        by_step = np.einsum("tmsa,m,msa->t", visits, model.weights, model.planning_rewards())
         share = np.einsum("tmsa,m,msa->", visits, model.weights, flagged)
         share /= max(np.einsum("tmsa,m->", visits, model.weights), 1e-300)
         return _ModelValue(value_in(model, policy, rng), by_step * scale, float(share))
@@ -369,10 +489,12 @@ def _value_in_model(
     for start, stop in blocks(EPISODES, max(1, _STEPS_AT_ONCE // H)):
         played = simulate(model, policy, stop - start, seed, first_episode=start)
         assert played.contexts is not None
-        returns[start:stop] = played.returns(model.discount)
         episode, states, actions, *_ = played.steps()
-        time = np.arange(played.n_steps) - played.offsets[episode]
-        earned += np.bincount(time, played.values(), H)
+        time, paid = np.arange(played.n_steps) - played.offsets[episode], played.values()
+        if model.bonus is not None:  # amounts beyond what is seen
+            paid = paid + model.bonus[played.contexts[episode], states, actions]
+        returns[start:stop] = np.bincount(episode, paid * scale[time], stop - start)
+        earned += np.bincount(time, paid, H)
         steps += played.n_steps
         unsupported += int(flagged[played.contexts[episode], states, actions].sum())
     share = unsupported / max(steps, 1)

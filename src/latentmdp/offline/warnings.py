@@ -40,6 +40,16 @@ def fit_warnings(fit: Fit, messages: list[str]) -> tuple[str, ...]:
     return tuple(warnings)
 
 
+def arms_warnings(best_arm: float, switching: float) -> tuple[str, ...]:
+    """That no individual ever changes its action, and what cannot be told for that reason."""
+    return (
+        "no individual ever changes its action, so what a change would do is not identified: "
+        f"models of equal likelihood promise from {best_arm:.4g}, the best action throughout, to "
+        f"{max(best_arm, switching):.4g} of a policy that changes it. The policy takes one action "
+        "throughout",
+    )
+
+
 def value_warnings(
     logged: LoggedEstimate, model_first_steps: float, unsupported: float
 ) -> tuple[str, ...]:
@@ -80,9 +90,29 @@ def logs_warnings(logs: Trajectories, final: Flags) -> tuple[str, ...]:
             f"{absent.size} of {logs.n_states} states never occur, the first is {absent[0]}: "
             "number states 0, 1, 2, ... without gaps"
         )
+    share = _largest_share(logs)
+    if share > 0.05:  # of a normal distribution one of 1,000 has about 1 %
+        warnings.append(
+            f"one step makes {share:.0%} of the variance of all that was paid: means hang on a few "
+            "rare amounts, and the interval may be too short"
+        )
     if logs.n_rewards > max(20, logs.n_steps / _FEW_VISITS):  # 20 are never too many
         warnings.append(
             f"{logs.n_rewards} different rewards in {logs.n_steps} steps: rewards must be few "
             "values, each seen often; round them, or sort them into classes"
         )
     return tuple(warnings)
+
+
+def _largest_share(logs: Trajectories) -> float:
+    """The share of one step in the squared deviations of measured amounts; 0 where there are few.
+
+    Amounts are compared with the mean of their action.
+    """
+    if logs.amounts is None or logs.n_steps < 100:
+        return 0.0
+    paid = ~np.isnan(logs.amounts)
+    amounts, action = logs.amounts[paid], logs.actions[paid]
+    number = np.maximum(np.bincount(action), 1)
+    squares = (amounts - (np.bincount(action, amounts) / number)[action]) ** 2
+    return float(squares.max(initial=0.0) / max(squares.sum(), 1e-300))

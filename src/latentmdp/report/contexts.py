@@ -211,7 +211,9 @@ def _beliefs(
     along = posterior(believed, logs.without_contexts(), smoothing, along=True)
     standing_for = linear_sum_assignment(world.distances(believed))[1]
     true = np.asarray(standing_for, dtype=np.int64)[np.asarray(logs.contexts)]
-    return along.reshape(episodes, -1, believed.n_contexts), true
+    # An episode that ended keeps its last belief.
+    last = np.minimum(np.arange(logs.longest + 1), logs.lengths[:, None])
+    return along[(logs.offsets[:-1] + np.arange(episodes))[:, None] + last], true
 
 
 def _typical_path(

@@ -139,10 +139,11 @@ def model_section(
     if truth is not None:
         earned = evaluate(truth, policy, rng=0)
         text += f" In the true model the policy earns {earned.mean:.4g} per episode."
+    apart = model.n_contexts > 1  # of one context nothing is to be told
     pictures = [
-        *belief_pictures(world, policy, model),
+        *(belief_pictures(world, policy, model) if apart else ()),
         *_decision_pictures(model, policy),
-        difference_picture(model, "this model"),
+        *([difference_picture(model, "this model")] if apart else []),
         *([bounds_picture({"HSVI": plan})] if plan.history else []),
     ]
     tables = [

@@ -28,14 +28,14 @@ def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) ->
     return Section(
         f"From logs to a policy: {name}",
         text or "Nothing was found that speaks against relying on these estimates.",
-        [_estimates_table(solved, true)],
+        [_estimates_table(solved, true), *_references_table(solved), *_checks_table(solved)],
         _pictures(solved, true),
     )
 
 
 def _estimates_table(solved: Solved, true: float | None) -> Table:
     facts = solved.facts()
-    del facts["warnings"]  # they stand above
+    del facts["warnings"], facts["references"]  # they stand above and below
     if true is not None:
         inside = "inside" if solved.value.low <= true <= solved.value.high else "outside"
         facts["in_the_true_model"] = f"{true:.4g}, {inside} the interval"
@@ -47,6 +47,28 @@ def _estimates_table(solved: Solved, true: float | None) -> Table:
         "from the logs is importance sampling and needs no model, but only reaches as far as "
         "logged episodes agree with the policy.",
     )
+
+
+def _references_table(solved: Solved) -> list[Table]:
+    rows = [(one.name, str(one.value), str(one.gain)) for one in solved.references]
+    note = (
+        "In the fitted model, over the same steps as the promise above; intervals are those of the "
+        "same bootstrap."
+    )
+    columns = ("compared with", "earns", "the policy gains")
+    return [Table("Is it better?", columns, rows, note, words=columns[1:])] if rows else []
+
+
+def _checks_table(solved: Solved) -> list[Table]:
+    if solved.checks is None:
+        return []
+    note = (
+        "What might predict beyond the model, and does not if the model is right. A p-value is "
+        f"corrected for all looks: with a right model one of these fails with probability "
+        f"{solved.checks.level:.0%} at most."
+    )
+    columns = ("question", "statistic", "verdict")
+    return [Table("Do the logs bear it out?", columns, solved.checks.rows(), note, words=columns)]
 
 
 def _pictures(solved: Solved, true: float | None) -> list[Picture]:

@@ -1,5 +1,6 @@
-"""`latentmdp diagnose`: which assumptions of the theory hold."""
+"""`latentmdp diagnose`: which assumptions of the theory hold, and whether logs bear out a model."""
 
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -18,11 +19,13 @@ def command(
     length: options.Positive = 1,
     episodes: options.Episodes = 4000,
     requirements: bool = False,
+    model: Path | None = None,
     seed: options.Seed = 0,
 ) -> None:
     """Say which assumptions of the theory a model meets, with numbers and verdicts.
 
-    For logs: coverage, and how many contexts are visible in them.
+    For logs: coverage, and how many contexts are visible in them. With `--model`, what in the logs
+    speaks against that model: `latentmdp diagnose logs.npz --model fit.npz`.
 
     Example: `latentmdp diagnose m.npz --requirements`
 
@@ -32,8 +35,18 @@ def command(
         Transitions in a test and in a history.
     requirements
         Also measure the numbers of episodes truly needed.
+    model
+        A model, fit or result of `solve` to check the logs against.
     """
     content, more, acting = lm.load(file), dict[str, Any](), None
+    if model is not None:
+        fitted: Any = lm.load(model)
+        with screen.progress("checking"):
+            checks = lm.check_fit(content, getattr(fitted, "fit", fitted), seed)
+        screen.result(file=file, model=model, seed=seed, **checks.facts())
+        columns = ("question", "statistic", "verdict")
+        screen.table(str(file), columns, checks.rows(), words=("question", "verdict"))
+        return
     if isinstance(content, lm.LatentMDP):
         more, acting = (
             {"episodes": episodes, "requirements": requirements},

@@ -18,6 +18,9 @@ def command(
     structure: options.StructureOptions,
     outputs: options.OutcomeFiles,
     bootstrap: Annotated[int, typer.Option(min=2)] = 30,
+    horizon: Annotated[int | None, typer.Option(min=1)] = None,
+    discount: float | None = None,
+    reference: str = "logger",
     seed: options.Seed = 0,
 ) -> None:
     """Find the contexts in logs, plan for an unknown individual, and say what that will earn.
@@ -31,6 +34,12 @@ def command(
     ----------
     bootstrap
         Repetitions that measure the uncertainty.
+    horizon
+        Steps to plan and promise for.
+    discount
+        Worth of a reward one step later.
+    reference
+        What to gain over: "logger", "always ACTION".
     """
     outputs.check(lm.offline.Solved)
     arguments = structure.arguments()
@@ -38,9 +47,16 @@ def command(
     doing = f"solving from {plural(len(data), 'episode')}"
     with warnings.catch_warnings(), screen.progress(doing):
         warnings.simplefilter("ignore")
-        solved = lm.solve(data, rng=seed, bootstrap=bootstrap, engine=engine, **arguments)
+        solved = lm.solve(
+            data,
+            rng=seed,
+            bootstrap=bootstrap,
+            horizon=horizon,
+            discount=discount,
+            reference=reference,
+            engine=engine,
+            **arguments,
+        )
     outputs.save(solved)
-    of_logs = {"logged_return": options.mean_return(data), "missing": data.missing}
-    screen.result(
-        f"policy from {source.logs}", {**solved.facts(), **of_logs}, logs=source.logs, seed=seed
-    )
+    facts = {**solved.facts(), "missing": data.missing}
+    screen.result(f"policy from {source.logs}", facts, logs=source.logs, seed=seed)

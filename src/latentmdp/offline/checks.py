@@ -1,0 +1,638 @@
+"""Checks of a fitted latent MDP: does anything in the logs predict what the model says is chance?
+
+A model gives every outcome y of a step (the next state, the reward) a distribution given the
+history h, by its belief over contexts, and so does an estimate of the logger for actions. If it is
+right, then for any function f of the outcome and any covariate x that is known before it
+
+    e = f(y) - E[f(y) | h],    z = sum x e / sqrt(sum x^2 Var[f(y) | h])
+
+has mean 0 and variance 1: e is a martingale difference, so z is a score test of "x predicts f(y)
+beyond the model". A *check* is a list of covariates (what was done before, when, how the individual
+did so far) and a target (outcomes, actions, leaving). Its p-value is the smallest of its tests
+times their number.
+
+**Many looks.** The same checks are made on logs that are simulated in the model, with its logger
+and the lengths of the logs. The corrected p-value of a check is the share of them in which some
+check, any one, does as badly [westfall1993, single step]. So on logs of the model's own class at
+least one false alarm is raised with probability `level` at most. That the model was fitted to the
+logs makes residuals smaller, not larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.stats import norm
+
+from latentmdp._util import (
+    Flags,
+    Floats,
+    Indices,
+    Integers,
+    Result,
+    RNGLike,
+    Worded,
+    arrays,
+    as_generator,
+    names,
+    plural,
+    validation,
+)
+from latentmdp.estimation import final_states
+from latentmdp.fit import Fit, logged_behaviour
+from latentmdp.logs import Logs, Trajectories, WeightModel, require_logs
+from latentmdp.model import LatentMDP, require_model
+from latentmdp.offline.logger import beliefs_of
+from latentmdp.offline.optimism_bias import LogSimulator
+from latentmdp.offline.references import has_arms
+from latentmdp.outcomes import row_sums
+
+_Column = Integers | Indices
+
+_GROUPS = 8
+"""States, actions, rewards and times are looked at in so many groups at most: the commonest ones
+by themselves, the others together. More would find rarer effects, and dilute common ones."""
+
+_STEPS = 50_000
+"""Steps that are looked at, about: an effect that so many do not show changes no decision."""
+
+
+@dataclass(frozen=True, eq=False)
+class Check(Result):
+    """One question to the logs, and its answer.
+
+    Attributes
+    ----------
+    name, question
+        What was asked.
+    statistic
+        The most extreme z of its tests: standard deviations from what the model says.
+    p_value
+        Of the check, corrected for all looks of all checks.
+    failed
+        Whether the logs contradict the model here.
+    verdict
+        The answer in words.
+    advice
+        What to do about a failure.
+    """
+
+    name: str
+    question: str
+    statistic: float
+    p_value: float
+    failed: bool
+    verdict: str
+    advice: str
+
+
+@dataclass(frozen=True, eq=False)
+class FitChecks(Result):
+    """The checks of a model, in a fixed order; iterate over them.
+
+    Attributes
+    ----------
+    checks
+        One for each question that the logs can answer.
+    replicates
+        Number of simulated logs they were compared with.
+    level
+        Probability of a false alarm, all checks together.
+    """
+
+    checks: tuple[Check, ...]
+    replicates: int
+    level: float
+
+    def __iter__(self) -> Iterator[Check]:
+        return iter(self.checks)
+
+    def __len__(self) -> int:
+        return len(self.checks)
+
+    def __getitem__(self, index: int) -> Check:
+        return self.checks[index]
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """Those that speak against the model."""
+        return tuple(check for check in self.checks if check.failed)
+
+    def warnings(self) -> tuple[str, ...]:
+        """A sentence for each failure."""
+        return tuple(f"{check.verdict}: {check.advice}" for check in self.failed)
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """(what was asked, statistic and p-value, verdict) of each."""
+        return [
+            (
+                check.question,
+                f"z = {check.statistic:.1f}, p = {check.p_value:.2g}",
+                f"{check.verdict}: {check.advice}" if check.failed else check.verdict,
+            )
+            for check in self.checks
+        ]
+
+    def facts(self) -> dict[str, Any]:
+        """The failures, or that there are none."""
+        text = f"none of {plural(len(self), 'check')} failed"
+        if self.failed:
+            text = "\n".join(self.warnings())
+        return {"checks": Worded(list(self.checks), text), "replicates": self.replicates}
+
+    def to_fields(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        return {**vars(self), "checks": [vars(check) for check in self.checks]}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """The checks with these fields."""
+        return cls(**{**fields, "checks": tuple(Check(**one) for one in fields["checks"])})
+
+    def __repr__(self) -> str:
+        failed = ", ".join(check.name for check in self.failed) or "none"
+        return f"FitChecks({len(self)} checks, failed: {failed})"
+
+
+def check_fit(
+    logs: Logs,
+    fit: Fit | LatentMDP,
+    rng: RNGLike = 0,
+    *,
+    level: float = 0.05,
+    replicates: int = 39,
+) -> FitChecks:
+    """Check a fitted model against logs, with what speaks against it in words.
+
+    Parameters
+    ----------
+    logs
+        Those that were fitted, or others of the same world and logger.
+    fit
+        The fit, or any model of these sizes; a model that was not fitted to these logs is checked
+        all the same.
+    level
+        Probability of a false alarm, all checks together, where the model is right.
+    replicates
+        Number of simulated logs that say what chance alone does.
+    """
+    require_logs("logs", logs)
+    model = fit.model if isinstance(fit, Fit) else fit
+    require_model(model)
+    validation.require_inside("level", level)
+    replicates = arrays.positive_integer("replicates", replicates)
+    logs = logs.without_contexts()  # those of a model are not those of the world
+    logs.validate(model)
+    generator, held = as_generator(rng), logs.held()
+    if held.n_steps > _STEPS:
+        share = _STEPS / held.n_steps
+        held = held.take_individuals(np.flatnonzero(generator.random(held.n_individuals) < share))
+    final = model.terminal | np.pad(final_states(logs), (0, model.n_states - logs.n_states))
+    behaviour = fit.behaviour if isinstance(fit, Fit) else None
+    if behaviour is None:
+        behaviour = np.zeros((model.n_states, model.n_actions))
+        behaviour[: logs.n_states, : logs.n_actions] = logged_behaviour(logs)
+    weight_model = fit.weight_model if isinstance(fit, Fit) else None
+    setting = _Setting.of(held, model, behaviour, weight_model, final)
+    simulator = LogSimulator(held, model, behaviour, final, weight_model)
+    simulated = (setting.answers(simulator.simulate(generator)) for _ in range(replicates))
+    chance = np.array([max(one.surprise for one in answers) for answers in simulated])
+    counts = _step_counts(held)
+    checks = [
+        one.check((1 + int((chance >= one.surprise).sum())) / (1 + replicates), level, counts)
+        for one in setting.answers(held)
+    ]
+    return FitChecks(tuple(checks), replicates, float(level))
+
+
+def _step_counts(logs: Trajectories) -> Floats:
+    """How often the episode of each step occurred."""
+    return np.repeat(logs.multiplicities(), logs.lengths).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Functions f of what happens at each step: values, what the model expects, and variances.
+
+    Arrays are (n, F); a value that is not known has variance 0. `ranges` (F,) are the largest f
+    less the smallest.
+    """
+
+    names: Sequence[str]
+    values: Floats
+    expected: Floats
+    variance: Floats
+    ranges: Floats
+
+    @cached_property
+    def residuals(self) -> Floats:
+        """e, zero where nothing is known."""
+        return np.where(self.variance > 0.0, self.values - self.expected, 0.0)
+
+    @cached_property
+    def known(self) -> Floats:
+        """Whether a value is known, 0 or 1."""
+        return (self.variance > 0.0).astype(np.float64)
+
+    def means(self, group: Flags, f: int, counts: Floats) -> tuple[float, float]:
+        """The mean of f in the logs and in the model over some steps."""
+        each = counts * group * (self.variance[:, f] > 0.0)
+        sums = [float(each @ np.nan_to_num(x[:, f])) for x in (self.values, self.expected)]
+        return sums[0] / each.sum(), sums[1] / each.sum()
+
+
+class _Covariate(NamedTuple):
+    """What is known before: G groups of steps by `label` (n,), -1 for none, or G numbers (n, G).
+
+    The names are those of the groups, or of the numbers.
+    """
+
+    names: Sequence[str]
+    label: Integers | None = None
+    numbers: Floats | None = None
+
+    def rows(self, counts: Floats, power: int) -> Any:
+        """(G, n): the numbers to some power, or flags of the groups, times the counts."""
+        if self.numbers is not None:
+            return (counts[:, None] * self.numbers**power).T
+        assert self.label is not None
+        use = np.flatnonzero(self.label >= 0)
+        entry = (counts[use], (self.label[use], use))
+        return csr_array(entry, shape=(len(self.names), counts.size))
+
+
+class _Question(NamedTuple):
+    """A check: what is asked, what to do if it fails, its target and its covariates."""
+
+    name: str
+    question: str
+    advice: str
+    target: _Target
+    covariates: Sequence[_Covariate]
+
+    def answer(self, counts: Floats) -> _Finding:
+        """The most extreme of all tests; steps count as often as their episodes occurred."""
+        worst, tests, where = 0.0, 0, None
+        for covariate in self.covariates:
+            z = np.nan_to_num(_scores(self.target, covariate, counts))
+            tests += int((z != 0.0).sum())
+            if z.size and np.abs(z).max() > abs(worst):
+                group, f = np.unravel_index(int(np.abs(z).argmax()), z.shape)
+                worst, where = float(z[group, f]), (covariate, int(group), int(f))
+        surprise = -float(np.log(2.0 * max(tests, 1)) + norm.logsf(abs(worst)))
+        return _Finding(self, worst, max(surprise, 0.0), where)
+
+    def in_words(self, covariate: _Covariate, group: int, f: int, z: float, counts: Floats) -> str:
+        """What one test found, as a sentence."""
+        what, name = self.target.names[f], covariate.names[group]
+        if covariate.label is None:
+            return f"{what} is {'more' if z > 0 else 'less'} the higher {name} is (z = {z:.1f})"
+        logged, expected = self.target.means(covariate.label == group, f, counts)
+        return (
+            f"{what} {name} is {logged:.3g} in the logs and {expected:.3g} in the model "
+            f"(z = {z:.1f})"
+        )
+
+
+class _Finding(NamedTuple):
+    """The result of a check on some logs; `surprise` is -log of its p-value.
+
+    `where` is the most extreme test: its covariate, group and f.
+    """
+
+    question: _Question
+    statistic: float
+    surprise: float
+    where: tuple[_Covariate, int, int] | None
+
+    def check(self, p_value: float, level: float, counts: Floats) -> Check:
+        """With a corrected p-value, in words."""
+        asked, failed = self.question, p_value <= level and self.where is not None
+        verdict = "nothing speaks against the model"
+        if failed and self.where is not None:
+            verdict = asked.in_words(*self.where, self.statistic, counts)
+        return Check(
+            asked.name, asked.question, self.statistic, p_value, failed, verdict, asked.advice
+        )
+
+
+def _scores(target: _Target, covariate: _Covariate, counts: Floats) -> Floats:
+    """The z of every group and f, (G, F); NaN where there are too few data.
+
+    A normal distribution needs the variance of several outcomes of the whole range of f.
+    """
+    once = squares = covariate.rows(counts, 1)
+    scale: Floats | float = 1.0
+    if covariate.label is None:  # numbers have another scale: their mean square
+        squares = covariate.rows(counts, 2)
+        number = np.maximum(covariate.rows(counts, 0) @ target.known, 1.0)
+        scale = (squares @ target.known) / number
+    score, variance = once @ target.residuals, squares @ target.variance
+    enough = variance > 5.0 * target.ranges**2 * scale
+    none = np.full(score.shape, np.nan)
+    return np.asarray(np.divide(score, np.sqrt(variance), out=none, where=enough))
+
+
+class _Setting(NamedTuple):
+    """A model with its logger, and how states, actions and rewards are grouped."""
+
+    model: LatentMDP
+    behaviour: Floats  # (1 or M, S, A)
+    weight_model: WeightModel | None
+    final: Flags
+    groups: dict[str, _Groups]
+    tables: Floats  # (F, 2, M, S A): means of f and of f^2
+    ranges: Floats  # (F,): the largest f less the smallest
+    arms: bool  # whether the logger gave each individual one action throughout
+
+    @classmethod
+    def of(
+        cls,
+        logs: Trajectories,
+        model: LatentMDP,
+        behaviour: Floats,
+        weight_model: WeightModel | None,
+        final: Flags,
+    ) -> _Setting:
+        """For logs like these."""
+        steps = logs.steps()
+        labels = {
+            "state": names.labels("state", model.state_names, model.n_states),
+            "action": names.labels("action", model.action_names, model.n_actions),
+            "reward": [f"a reward of {value:.4g}" for value in model.reward_values],
+        }
+        columns = {"state": logs.states, "action": steps.action, "reward": steps.reward}
+        groups = {name: _Groups.commonest(columns[name], labels[name]) for name in columns}
+        outcomes, tables = model.outcomes, []
+        values = _features(groups["state"], model, outcomes.next_state, outcomes.reward)[1]
+        for f in values.T:
+            moments = [row_sums(outcomes, outcomes.probs * power[:, None]) for power in (f, f**2)]
+            tables.append(np.stack(moments).swapaxes(1, 2))
+        rows = behaviour if behaviour.ndim == 3 else behaviour[None]
+        ranges = np.ptp(np.vstack([values, np.zeros(len(tables))]), axis=0)
+        return cls(
+            model, rows, weight_model, final, groups, np.array(tables), ranges, has_arms(logs)
+        )
+
+    def answers(self, logs: Trajectories) -> list[_Finding]:
+        """All checks on some logs."""
+        counts = _step_counts(logs)
+        return [question.answer(counts) for question in self._questions(logs)]
+
+    def _questions(self, logs: Trajectories) -> Iterator[_Question]:
+        steps, past = logs.steps(), _Past.of(logs)
+        acting, seeing, after = self._beliefs(logs, past)
+        outcome = self._with_amounts(logs, seeing, self._outcomes(steps, seeing))
+        action = self._actions(steps, acting)
+        state, taken = self.groups["state"], self.groups["action"]
+        here, doing = state.of(steps.state), taken.of(steps.action)
+        so_far = _Covariate(
+            [f"what {name} exceeded the model by before" for name in outcome.names],
+            numbers=past.before(outcome.residuals),
+        )
+        order = [
+            ("the previous action", past.last(taken, steps.action), _HISTORY.format("actions=1")),
+            ("the previous state", past.last(state, steps.state), _HISTORY.format("states=1")),
+            ("the previous reward", past.last(self.groups["reward"], steps.reward), _REWARDS),
+            ("the time since the action", past.since(steps.action), _COUNTS),
+            ("how often the action was taken", past.taken(steps.action), _COUNTS),
+            ("the time within the episode", past.time(), _TIME),
+        ]
+        for name, covariate, advice in order:
+            crossed = [_crossed(covariate, doing, taken), _crossed(covariate, here, state)]
+            question = f"does {name} predict what follows beyond the model?"
+            yield _Question(name, question, advice, outcome, crossed)
+        yield _Question(
+            "heterogeneity",
+            "do individuals differ beyond the contexts of the model?",
+            "allow more contexts (max_contexts), give covariates, or look for what moves within "
+            "an individual",
+            outcome,
+            [so_far],
+        )
+        yield _Question(
+            "leaving",
+            "do those who leave differ from those who stay, given the model?",
+            "record why individuals leave, as a final state or with `terminated`",
+            *self._leaving(logs, past, outcome, after),
+        )
+        if self.arms:
+            return
+        for name, covariate, _ in (*order[:3], order[5]):
+            question = f"do logged actions depend on {name}, given the state and the context?"
+            crossed = [covariate, _crossed(covariate, here, state)]
+            yield _Question(f"logger: {name}", question, _LOGGER, action, crossed)
+        yield _Question(
+            "logger: what moves",
+            "do logged actions follow something that moves within the episode?",
+            _LOGGER,
+            action,
+            [so_far],
+        )
+
+    def _beliefs(self, logs: Trajectories, past: _Past) -> tuple[Floats, Floats, Floats]:
+        """Beliefs before each action, before its outcome and after it, (n, M) each."""
+        steps = logs.steps()
+        along = beliefs_of(self.model, logs, along=True)
+        places = np.arange(logs.n_steps) + steps.episode
+        with np.errstate(divide="ignore"):
+            before, after = np.log(along[places]), np.log(along[places + 1])
+            acted = np.log(self.behaviour[:, steps.state, steps.action].T)
+            if self.weight_model is not None and logs.covariates is not None:
+                design = self.weight_model.encoder.design(logs.covariates)
+                tilt = np.log(self.weight_model.weights(design)) - np.log(self.model.weights)
+                before, after = before + tilt[steps.episode], after + tilt[steps.episode]
+        if acted.shape[1] == 1:
+            acted = np.zeros_like(before)
+        acted = np.maximum(acted, -700.0)  # impossible by the estimate: exp of it is above 0
+        done = past.before(acted)
+        shares = arrays.shares_of_logs
+        return shares(before + done), shares(before + done + acted), shares(after + done + acted)
+
+    def _outcomes(self, steps: Any, beliefs: Floats) -> _Target:
+        """Next states, rewards, and rewards by next state."""
+        labels, values = _features(self.groups["state"], self.model, steps.next_state, steps.reward)
+        pair = steps.state.astype(np.int64) * self.model.n_actions + steps.action
+        means = [np.einsum("nm,mn->n", beliefs, table[0][:, pair]) for table in self.tables]
+        squares = [np.einsum("nm,mn->n", beliefs, table[1][:, pair]) for table in self.tables]
+        expected = np.column_stack(means)
+        variance = np.maximum(np.column_stack(squares) - expected**2, 0.0)
+        variance[variance < 1e-12 * np.column_stack(squares)] = 0.0  # certain, up to rounding
+        variance[np.isnan(values)] = 0.0
+        return _Target(labels, values, expected, variance, self.ranges)
+
+    def _with_amounts(self, logs: Trajectories, beliefs: Floats, outcome: _Target) -> _Target:
+        """The same with the amounts of logs whose rewards say nothing.
+
+        Their distribution is not modelled, so each stands for its own variance.
+        """
+        if logs.amounts is None or self.model.n_rewards > 1:
+            return outcome
+        steps = logs.steps()
+        means = self.model.planning_rewards()[:, steps.state, steps.action]
+        expected = np.einsum("nm,mn->n", beliefs, means)[:, None]
+        paid = logs.amounts[:, None]
+        columns = (paid, expected, np.nan_to_num(paid - expected) ** 2)
+        old = (outcome.values, outcome.expected, outcome.variance)
+        values, expected, variance = (np.hstack(pair) for pair in zip(old, columns))
+        labels, ranges = [*outcome.names, "the amount paid"], np.append(outcome.ranges, 0.0)
+        return _Target(labels, values, expected, variance, ranges)
+
+    def _actions(self, steps: Any, beliefs: Floats) -> _Target:
+        """Which action was taken."""
+        taken = self.groups["action"]
+        chosen = taken.of(steps.action)
+        rows = self.behaviour @ np.eye(len(taken.names))[taken.number]
+        weights = beliefs if len(rows) > 1 else np.ones((chosen.size, 1))
+        expected = np.einsum("nk,kng->ng", weights, rows[:, steps.state])
+        values = np.eye(len(taken.names))[chosen]
+        labels = [f"the share of {name}" for name in taken.names]
+        variance = expected * (1.0 - expected)
+        return _Target(labels, values, expected, variance, np.ones(len(labels)))
+
+    def _leaving(
+        self, logs: Trajectories, past: _Past, outcome: _Target, after: Floats
+    ) -> tuple[_Target, list[_Covariate]]:
+        """Who leaves before the end, given the time and the state, and what might tell them."""
+        steps = logs.steps()
+        lasting = (past.t + 1 < logs.longest) & (steps.next_state >= 0)
+        lasting &= ~self.final[np.maximum(steps.next_state, 0)]
+        stratum = past.t * _GROUPS + self.groups["state"].of(np.maximum(steps.next_state, 0))
+        counts = _step_counts(logs) * lasting
+        share = _means(past.leaves.astype(np.float64), stratum, counts)
+        target = _Target(
+            ["leaving"],
+            past.leaves.astype(np.float64)[:, None],
+            share[:, None],
+            np.where(lasting, share * (1.0 - share), 0.0)[:, None],
+            np.ones(1),
+        )
+        contexts = [f"the probability of context {m}" for m in range(after.shape[1])]
+        ahead = [f"what {name} exceeded the model by" for name in outcome.names]
+        told = np.hstack([after, past.before(outcome.residuals) + outcome.residuals])
+        # The shares are estimated: what a covariate has in common with all of a stratum is no test.
+        centred = told - np.column_stack([_means(x, stratum, counts) for x in told.T])
+        return target, [_Covariate([*contexts, *ahead], numbers=centred)]
+
+
+def _means(values: Floats, stratum: Integers, counts: Floats) -> Floats:
+    """The weighted mean of the stratum of each step."""
+    number = np.maximum(np.bincount(stratum, counts), 1e-300)
+    return np.asarray((np.bincount(stratum, counts * values) / number)[stratum])
+
+
+class _Groups(NamedTuple):
+    """The commonest values by themselves, the others together: the group of each value."""
+
+    number: Integers
+    names: Sequence[str]
+
+    @classmethod
+    def commonest(cls, column: _Column, labels: Sequence[str]) -> _Groups:
+        """By how often values occur in a column; -1 stands for none."""
+        counts = np.bincount(column[column >= 0], minlength=len(labels))
+        if counts.size <= _GROUPS:
+            return cls(np.arange(counts.size), list(labels))
+        common = np.sort(np.argsort(-counts, kind="stable")[: _GROUPS - 1])
+        number = np.full(counts.size, _GROUPS - 1)
+        number[common] = np.arange(_GROUPS - 1)
+        return cls(number, [*(labels[k] for k in common), "any other"])
+
+    def of(self, values: _Column) -> Integers:
+        """The groups of some values."""
+        return np.where(values < 0, -1, self.number[np.maximum(values, 0)])
+
+
+def _features(
+    state: _Groups, model: LatentMDP, next_state: _Column, reward: _Column
+) -> tuple[list[str], Floats]:
+    """Names and values (n, F) of what is looked at in an outcome; NaN where it is missing."""
+    arrived = np.where(next_state[:, None] < 0, np.nan, 1.0)
+    arrived = arrived * (state.of(next_state)[:, None] == np.arange(len(state.names)))
+    labels = [f"the share of moves to {name}" for name in state.names]
+    if model.n_rewards == 1:
+        return labels, arrived
+    paid = np.where(reward < 0, np.nan, model.reward_values[reward])[:, None]
+    labels += ["the reward", *(f"the reward on a move to {name}" for name in state.names)]
+    return labels, np.hstack([arrived, paid, paid * arrived])
+
+
+class _Past(NamedTuple):
+    """What came before each step: its time, and the steps of its individual."""
+
+    t: Integers
+    start: Integers  # first step of the individual
+    has_previous: Flags
+    leaves: Flags  # last step of the individual
+
+    @classmethod
+    def of(cls, logs: Trajectories) -> _Past:
+        """Of every step of the logs."""
+        offsets, index = logs.individual_offsets(), np.arange(logs.n_steps)
+        start = np.repeat(offsets[:-1], np.diff(offsets))
+        leaves = np.zeros(logs.n_steps, np.bool_)
+        leaves[offsets[1:][np.diff(offsets) > 0] - 1] = True
+        return cls(index - start, start, index > logs.offsets[logs.steps().episode], leaves)
+
+    def before(self, values: Floats) -> Floats:
+        """The sum of some values over the earlier steps of the individual."""
+        sums = np.cumsum(values, axis=0) - values
+        return np.asarray(sums - sums[self.start])
+
+    def last(self, groups: _Groups, values: _Column) -> _Covariate:
+        """The group of the value one step before."""
+        label = np.where(self.has_previous, np.roll(groups.of(values), 1), -1)
+        return _Covariate([f"after {name}" for name in groups.names], label)
+
+    def since(self, action: _Column) -> _Covariate:
+        """How long ago the same action was taken last."""
+        index, label = np.arange(action.size), np.zeros_like(self.t)
+        for a in np.unique(action):
+            chosen = action == a
+            latest = np.maximum.accumulate(np.where(chosen, index, -1))
+            latest = np.concatenate([[-1], latest[:-1]])
+            ago = np.where(latest >= self.start, np.minimum(index - latest, 3), 0)
+            label[chosen] = ago[chosen]
+        when = ["the first time", "right after itself", "two steps later", "three or more later"]
+        return _Covariate([f"with the action {name}" for name in when], label)
+
+    def taken(self, action: _Column) -> _Covariate:
+        """How often the same action was taken before."""
+        label = np.zeros_like(self.t)
+        for a in np.unique(action):
+            chosen = action == a
+            label[chosen] = self.before(chosen.astype(np.float64))[chosen].astype(np.int64)
+        label = np.searchsorted([1, 2, 3, 5], label, side="right")
+        times = ["never", "once", "twice", "3 or 4 times", "5 times or more"]
+        return _Covariate([f"with the action taken {name} before" for name in times], label)
+
+    def time(self) -> _Covariate:
+        """Parts of the episode."""
+        parts = min(5, int(self.t.max(initial=0)) + 1)
+        edges = np.arange(parts + 1) * (int(self.t.max(initial=0)) + 1) // parts
+        label = np.searchsorted(edges, self.t, side="right") - 1
+        return _Covariate([f"in steps {a} to {b - 1}" for a, b in pairwise(edges)], label)
+
+
+def _crossed(covariate: _Covariate, label: Integers, groups: _Groups) -> _Covariate:
+    """The groups of a covariate, each apart for every group of states or of actions."""
+    size = len(groups.names)
+    assert covariate.label is not None
+    both = np.where((covariate.label < 0) | (label < 0), -1, covariate.label * size + label)
+    return _Covariate([f"{one}, at {two}" for one in covariate.names for two in groups.names], both)
+
+
+_HISTORY = "join it to the state, logs.with_history({}), and solve again"
+_COUNTS = "make it a part of the state, or a first step towards it: logs.with_history(actions=1)"
+_TIME = "make the time, or a part of the episode, a part of the state"
+_REWARDS = "make the last reward a part of the state, or look for what rewards follow"
+_LOGGER = (
+    "find out what the logger looked at, and make it a part of the state; as it is, what an action "
+    "seems to do may be what the logger saw"
+)

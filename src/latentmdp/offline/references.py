@@ -1,0 +1,93 @@
+"""What a policy found in logs is compared with: the logger, and each action taken always.
+
+A promise by itself says little: what counts is the gain over what is done today, or over the
+simplest rules, in the same model and over the same steps. All of these are Markov policies, one
+for each context where the logger knew it, so their values are exact.
+
+**Trials with arms.** Where no individual ever changes its action, the logs show what each action
+does to those who take it throughout, and nothing else. "Some do well whatever they take" and "some
+do well on this action" then have the same likelihood [holland1986]: what a change of action would
+bring is not identified, and a policy that changes it may be promised anything. So only actions
+taken throughout are compared: `ConstantActions` is the planner for such logs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from latentmdp._util import Flags, Floats, names, normalised
+from latentmdp.logs import Trajectories
+from latentmdp.metrics import Interval
+from latentmdp.model import LatentMDP
+from latentmdp.planning import Plan, evaluate
+from latentmdp.policies import MarkovPolicy, Policy
+
+Rule = tuple[Policy, ...]
+"""A policy, or one for each context."""
+
+
+class Reference(NamedTuple):
+    """Something to compare a policy with: its value, and what the policy gains over it."""
+
+    name: str
+    value: Interval
+    gain: Interval
+
+
+def rule_value(model: LatentMDP, rule: Rule) -> float:
+    """The value of a policy, or of one for each context, in a model."""
+    if len(rule) == 1:
+        return evaluate(model, rule[0], rng=0, threads=1).mean
+    values = [evaluate(model.context(m), policy, rng=0).mean for m, policy in enumerate(rule)]
+    return float(model.weights @ values)
+
+
+def always(action: int, allowed: Flags) -> MarkovPolicy:
+    """One action always; any other where it is not `allowed` (S, A)."""
+    chosen = allowed & (np.arange(allowed.shape[1]) == action)
+    rows = np.where(chosen.any(axis=1, keepdims=True), chosen, allowed)
+    return MarkovPolicy(normalised(rows.astype(np.float64), np.ones(allowed.shape[1])))
+
+
+def rules(model: LatentMDP, behaviour: Floats, allowed: Flags, asked: str = "") -> dict[str, Rule]:
+    """The logger with its `behaviour` (S, A) or (M, S, A), and every action taken always.
+
+    Of very many actions the eight commonest, and the one that is `asked` for.
+    """
+    rows = behaviour if behaviour.ndim == 3 else behaviour[None]
+    logger = normalised(np.where(allowed, rows, 0.0), np.ones(model.n_actions))
+    found: dict[str, Rule] = {"logger": tuple(MarkovPolicy(one) for one in logger)}
+    common = set(np.argsort(-rows.sum(axis=(0, 1)), kind="stable")[:8].tolist())
+    for a, label in enumerate(names.labels("action", model.action_names, model.n_actions)):
+        name = f"always {label}"
+        if name == asked or (a in common and model.n_actions > 1):
+            found[name] = (always(a, allowed),)
+    return found
+
+
+def has_arms(logs: Trajectories) -> bool:
+    """Whether actions differ between individuals and, with exceptions of 2 %, never within one."""
+    offsets = logs.individual_offsets()
+    long = np.flatnonzero(np.diff(offsets) > 1)
+    if not long.size:
+        return False
+    changes = np.concatenate([[0], np.cumsum(np.diff(logs.actions) != 0)])
+    varies = changes[offsets[1:][long] - 1] > changes[offsets[:-1][long]]
+    counts = logs.multiplicities()[logs.beginnings()[long]]
+    first = logs.actions[offsets[:-1][long]]
+    return bool(counts @ varies <= 0.02 * counts.sum() and np.unique(first).size > 1)
+
+
+@dataclass(frozen=True)
+class ConstantActions:
+    """A planner that takes one action always: the one with the largest value."""
+
+    def plan(self, model: LatentMDP) -> Plan:
+        """The best of them."""
+        plans = [always(a, model.allowed) for a in range(model.n_actions)]
+        values = [evaluate(model, policy).mean for policy in plans]
+        best = int(np.argmax(values))
+        return Plan(plans[best], lower=values[best], message="the best action throughout")
