@@ -65,7 +65,7 @@ OTHER = {
         "fit.py: _action_scores": "sums of logarithms by individual",
         "io/pomdpx.py: _FactoredFile.pomdp": "sums of a file's probabilities",
         "io/pomdpx.py: _FactoredFile._steps": "sums of a file's probabilities",
-        "logs/base.py: Logs.mean_amounts": "sums of amounts, not counts",
+        "logs/base.py: Logs._amounts": "sums of amounts, not counts",
         "logs/trajectories.py: Trajectories.deduplicate_with_inverse": "sums of multiplicities",
         "offline/logger.py: more_than_the_state": "a contingency table of a test",
         "offline/off_policy.py: _marginal_policy": "by time as well as by cell",

@@ -126,7 +126,8 @@ class _StampedLocator:
         if not py_func.__module__.startswith("latentmdp."):
             return None
         for other in _LOCATORS:
-            locator = None if other is cls else other.from_function(py_func, py_file)
+            is_own = other.__name__ == cls.__name__  # perhaps of an earlier import of this module
+            locator = None if is_own else other.from_function(py_func, py_file)
             if locator is not None:
                 locator.get_source_stamp = sources_digest
                 return locator

@@ -141,7 +141,7 @@ def join(keys: Integers, table_keys: Integers) -> tuple[Integers, Integers]:
 # ------------------------------------------------------- what a POMDP says between the lines
 
 
-class _Groups(NamedTuple):
+class _EventGroups(NamedTuple):
     """Events in the order of (x, a, sight), and how they are grouped by it."""
 
     events: Events
@@ -149,7 +149,7 @@ class _Groups(NamedTuple):
     undetermined: Flags  # of each group: whether several states are possible
 
 
-def _grouped(pomdp: Pomdp) -> _Groups:
+def _grouped(pomdp: Pomdp) -> _EventGroups:
     events, A, Y = pomdp.events, pomdp.n_actions, len(pomdp.observation_names)
     sight = pomdp.part(visible=True)[events.next_state] * Y + events.observation
     row = events.state * A + events.action
@@ -158,10 +158,10 @@ def _grouped(pomdp: Pomdp) -> _Groups:
     new = np.append(True, (np.diff(row) != 0) | (np.diff(sight) != 0))[: row.size]
     group, ordered = np.cumsum(new) - 1, take(events, order)
     differs = ~new & np.append(True, np.diff(ordered.next_state) != 0)[: row.size]
-    return _Groups(ordered, group, np.bincount(group, differs) > 0)
+    return _EventGroups(ordered, group, np.bincount(group, differs) > 0)
 
 
-def _with_ends(pomdp: Pomdp, groups: _Groups) -> Pomdp:
+def _with_ends(pomdp: Pomdp, groups: _EventGroups) -> Pomdp:
     """Where the hidden state is drawn anew as at the start, the episode ends."""
     events, group, undetermined = groups
     seen = pomdp.part(visible=True)
@@ -202,7 +202,7 @@ def _with_ends(pomdp: Pomdp, groups: _Groups) -> Pomdp:
     )
 
 
-def _with_draws(pomdp: Pomdp, groups: _Groups) -> Pomdp:
+def _with_draws(pomdp: Pomdp, groups: _EventGroups) -> Pomdp:
     """A first state that is left for ever, whatever is done, as a draw before the episode."""
     events, group, undetermined = groups
     open_ = np.unique(events.state[undetermined[group]])
@@ -238,7 +238,7 @@ def _with_draws(pomdp: Pomdp, groups: _Groups) -> Pomdp:
     )
 
 
-def _require_determined(pomdp: Pomdp, groups: _Groups) -> Integers:
+def _require_determined(pomdp: Pomdp, groups: _EventGroups) -> Integers:
     """The states that can be reached, in the order of a search; refused where one is not known."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order

@@ -38,7 +38,16 @@ class Reference(NamedTuple):
 
 
 def rule_value(model: LatentMDP, rule: Rule) -> float:
-    """The value of a policy, or of one for each context, in a model."""
+    """The value of a policy, or of one for each context, in a model, as far as it may be followed.
+
+    A model fitted to other logs may lack an action that was seldom tried.
+    """
+    rule = tuple(
+        _possible(policy.probabilities, model.allowed)
+        if isinstance(policy, MarkovPolicy) and policy.probabilities is not None
+        else policy
+        for policy in rule
+    )
     if len(rule) == 1:
         return evaluate(model, rule[0], rng=0, threads=1).mean
     values = [evaluate(model.context(m), policy, rng=0).mean for m, policy in enumerate(rule)]
@@ -47,9 +56,14 @@ def rule_value(model: LatentMDP, rule: Rule) -> float:
 
 def always(action: int, allowed: Flags) -> MarkovPolicy:
     """One action always; any other where it is not `allowed` (S, A)."""
-    chosen = allowed & (np.arange(allowed.shape[1]) == action)
-    rows = np.where(chosen.any(axis=1, keepdims=True), chosen, allowed)
-    return MarkovPolicy(normalised(rows.astype(np.float64), np.ones(allowed.shape[1])))
+    return _possible(np.eye(allowed.shape[1])[[action] * len(allowed)], allowed)
+
+
+def _possible(probabilities: Floats, allowed: Flags) -> MarkovPolicy:
+    """What is `allowed` (S, A) of actions taken so often (..., S, A); anything where nothing is."""
+    rows = np.where(allowed, probabilities, 0.0)
+    rows = np.where(rows.any(axis=-1, keepdims=True), rows, allowed)
+    return MarkovPolicy(normalised(rows, np.ones(allowed.shape[1])))
 
 
 def rules(model: LatentMDP, behaviour: Floats, allowed: Flags, asked: str = "") -> dict[str, Rule]:

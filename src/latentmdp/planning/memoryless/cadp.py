@@ -157,7 +157,8 @@ class MemorylessProblem:
         """R_m(s, a) + discount sum_s' T_m(s' | s, a) later_m(s') of every row, (R, M)."""
         steps, rewards = self.rows.problem
         q, rows = np.empty(rewards.shape), np.arange(len(rewards))[:, None]
-        bellman.follow(0, len(rows), steps, rewards, rows, self.model.discount * later, q)
+        discount = self.model.duration.planning_discount
+        bellman.follow(0, len(rows), steps, rewards, rows, discount * later, q)
         return q
 
     def by_action(self, q: Floats) -> Floats:
