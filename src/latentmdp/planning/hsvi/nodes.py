@@ -46,11 +46,13 @@ def reached(bounds: Bounds, states: Integers, plans: Integers, everywhere: bool 
         frontier = _codes(bounds, *_links(bounds, t, fresh))
         t = t + 1 if bounds.problem.ends else 0
     # In every state there are two at least, also where no plan leads: a policy whose belief plays
-    # no part is followed without one.
+    # no part is followed without one. Where that does not double their number, all that are
+    # followed somewhere are there, for those who begin with another belief or in another state.
     standing = np.arange(min(2, n_policies))
-    if everywhere:
-        ranks = np.unique(np.concatenate([codes % size for codes in found]))
-        standing = np.union1d(standing, n_policies - 1 - ranks[ranks < n_policies])
+    ranks = np.unique(np.concatenate([codes % size for codes in found]))
+    followed = np.union1d(standing, n_policies - 1 - ranks[ranks < n_policies])
+    if everywhere or followed.size * alive.size * layers <= sum(codes.size for codes in found):
+        standing = followed
     first = np.repeat(alive, standing.size) * size + np.tile(n_policies - 1 - standing, alive.size)
     codes = [np.union1d(each, first) for each in found]
     counts = np.concatenate([np.bincount(each // size, minlength=S) for each in codes])
