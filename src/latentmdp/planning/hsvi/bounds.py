@@ -460,7 +460,8 @@ class Bounds:
         )  # fmt: skip
         n_backups = kernels.work(0, 1, *given, self._make_scratch())
         self.n_backups += n_backups
-        self.work += 2.0 * n_backups * float(self._by_state.mean())  # forth and back
+        # Forth and back, and one thread where other work is shared by several.
+        self.work += 4.0 * n_backups * float(self._by_state.mean())
 
     def arrange(self, cells: Integers) -> None:
         """Arrange the plans and points of cells."""

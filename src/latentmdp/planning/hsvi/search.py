@@ -104,8 +104,9 @@ class HeuristicSearch:
 
     def _begin(self) -> None:
         self._count, self._spare = _WIDTH, 2.0
-        # Points that the next sweep adds, seconds of each and of a unit of work on sets, about.
-        self._added, self._seconds_of_point, self._seconds_of_work = 0.0, 0.0, 0.0
+        # Seconds and points of the last sweep, and points that the next one will add, about.
+        self._last_sweep, self._last_points, self._added = 0.0, 0, 1.0
+        self._seconds_of_work = 0.0  # on sets
         self._kinds = {name: _Kind() for name in ("trials", "sweep", "inform")}
 
     def start(self, weights: Floats) -> None:
@@ -163,12 +164,15 @@ class HeuristicSearch:
         """A sweep; the last one before the time limit has as many points as end in time."""
         bounds, began = self.bounds, self.clock.seconds
         points, added = bounds.n_points, self._added
-        left = _LAST_SHARE * self.clock.remaining / max(self._seconds_of_point, 1e-9) - points
-        if added > 0.0 and left < (2.0 + _GROWTH) * added + points:
-            self._count *= min(max(left / added, 1.0 / _GROWTH**2), _GROWTH)
+        if self._last_sweep > 0.0:
+            # Looking for plans takes longer the more there are: about n^1.6 in all.
+            factor = (_LAST_SHARE * self.clock.remaining / self._last_sweep) ** (1.0 / 1.6)
+            left = factor * self._last_points - points
+            if left < (2.0 + _GROWTH) * added + points:
+                self._count *= min(max(left / added, 0.0), _GROWTH**2)
         self.back_up(self.sample())
-        self._added = _GROWTH * (bounds.n_points - points)
-        self._seconds_of_point = (self.clock.seconds - began) / bounds.n_points
+        self._added = max(_GROWTH * (bounds.n_points - points), 1.0)
+        self._last_sweep, self._last_points = self.clock.seconds - began, bounds.n_points
 
     def _run_trials(self) -> None:
         """Trials that take a share of all work so far: a few may bring nothing by chance."""
@@ -246,13 +250,12 @@ class HeuristicSearch:
         above = np.zeros(bounds.n_points, np.bool_)
         for points in visited:
             above[points] = True
-        if not bounds.problem.ends:
+        for points in reversed(bounds.points_of_layers()):
+            bounds.back_up(points, above[points] & bounds.problem.ends)
+            bounds.arrange_grown()
+        if not bounds.problem.ends:  # all of them are one layer: now along the walk, the last first
             for points in reversed(visited):
                 bounds.back_up(points, np.ones(points.size, np.bool_))
-            above[:] = False
-        for points in reversed(bounds.points_of_layers()):
-            bounds.back_up(points, above[points])
-            bounds.arrange_grown()
 
     def prune(self) -> None:
         """Arrange what has grown much, and drop plans that nothing leads to any more."""
