@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from latentmdp.planning.hsvi.kernels_lumping import INNER, KERNEL, mix
-from latentmdp.planning.hsvi.kernels_sets import NOTHING, Room, Sets, set_bound
+from latentmdp.planning.hsvi.kernels_sets import NOTHING, Room, Sets, push, set_bound
 from latentmdp.planning.hsvi.lumping import LumpedProblem
 
 LANES = 8
@@ -366,7 +366,7 @@ def back_up_point(tables, store, i, above, scratch, backups, j):
             y = problem.next_state[k]
             later = after + y
             item = -1  # a plan must go on somehow, also after what its belief excludes
-            if push_row(problem, k, width, belief, i, mass) > 0.0:
+            if push(problem, k, width, belief[i], mass) > 0.0:
                 _, upper, _, item, _ = bounds_of(tables, store, later, mass, matters, scratch)
                 value += problem.discount * upper
             scratch.link[k - begin] = item
@@ -385,25 +385,6 @@ def back_up_point(tables, store, i, above, scratch, backups, j):
                 backups.link[j, k] = scratch.link[k]
     backups.lower[j, 0], backups.lower[j, 1] = before, best
     backups.action[j], backups.home[j] = action, home
-
-
-@njit(**INNER)
-def push_row(problem, k, width, beliefs, i, mass):
-    """`push` of row i of `beliefs`."""
-    start, shift = problem.pattern[k], problem.shift[k]
-    total = 0.0
-    if shift < 0:
-        for c in range(width):
-            mass[c] = beliefs[i, c] * problem.probs[start + c]
-            total += mass[c]
-        return total
-    for c in range(problem.width[problem.next_state[k]]):
-        mass[c] = 0.0
-    for c in range(width):
-        u = beliefs[i, c] * problem.probs[start + c]
-        mass[problem.target[shift + c]] += u
-        total += u
-    return total
 
 
 @njit(**INNER)
@@ -578,7 +559,7 @@ def expand_point(tables, store, i, action, weight, place, scratch, out):
                 mass[c] = belief[i, c]
         else:
             later = after + problem.next_state[k]
-            total = push_row(problem, k, width[x], belief, i, mass)
+            total = push(problem, k, width[x], belief[i], mass)
             chance = total * problem.discount
         out.cells[place], out.weights[place], out.plans[place] = later, weight * chance, -1
         out.lowers[place] = out.uppers[place] = out.knowns[place] = 0.0
