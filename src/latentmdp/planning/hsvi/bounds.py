@@ -8,12 +8,13 @@ after it, since it is linked to the plans it goes on with; and an upper bound on
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Flags, Floats, Integers
+from latentmdp._util import Flags, Floats, Integers, compile_seconds
 from latentmdp.engines import blocks, run_blocks, thread_count
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
@@ -162,6 +163,7 @@ class Bounds:
         self.reference = np.concatenate([self.lumping.push(s, weights) for s in leaders])
         starts = np.unique(self.lumping.state[model.initial.any(axis=0)])
         self._informed = informed
+        self._informing = 1.0, 0.0  # of the last: work of what was expected, seconds of its work
         self._sets = InformedSets(
             problem, self.reference, self.best, starts, _SHARE * min(clock.memory, 2.0**35), check,
             self._share,
@@ -186,12 +188,25 @@ class Bounds:
         """Whether there is more to be had from sets of contexts."""
         return self._informed and not self._sets.is_whole
 
+    @property
+    def informing_work(self) -> float:
+        """What `inform` will add to the work, about: as much of what it may take as the last."""
+        return self._sets.work / _LOOKS * self._informing[0]
+
+    @property
+    def informing_seconds(self) -> float:
+        """How long `inform` will take, about."""
+        return self.informing_work * self._informing[1]
+
     def inform(self) -> None:
         """Bound values by sets of contexts more closely than before."""
+        began, expected = time.perf_counter() - compile_seconds(), self._sets.work / _LOOKS
         sets, work = self._sets.bounds()
         self.tables = self.tables._replace(sets=sets)
         self._scratch.clear()
         self.work += work / _LOOKS
+        seconds = time.perf_counter() - compile_seconds() - began
+        self._informing = work / _LOOKS / expected, seconds / max(work / _LOOKS, 1.0)
 
     def _share(self, kernel: Callable[..., Any], n: int, *arguments: Any) -> None:
         """Run a kernel over n items by threads, looking at the clock."""

@@ -1,6 +1,6 @@
 """Heuristic search for points at which backups move the bounds at the start [smith2005].
 
-Rounds are of three kinds. *Trials* are those of HSVI and SARSOP [kurniawati2008]: one path deep
+Rounds are of two kinds. *Trials* are those of HSVI and SARSOP [kurniawati2008]: one path deep
 under the action of the best upper bound, to the outcome with the largest (chance) x (gap), and both
 bounds are backed up on the way back. They move both bounds where few actions lead along few paths.
 A *sweep* is a trial with many points at once:
@@ -12,9 +12,9 @@ A *sweep* is a trial with many points at once:
               plans before them;
     prune     put plans and points where they are found quickly, and drop those of no use.
 
-The third kind *informs* both: the bounds from sets of contexts (`sets`) are made anew, with several
-times as much work. Which kind is next is measured: that which lowered the logarithm of the gap more
-for its work, and now and then the others.
+Which kind is next is measured: that which lowered the logarithm of the gap more for its work, and
+now and then the other. Before a round, the bounds from sets of contexts (`sets`) may be made anew,
+with several times as much work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ import numpy as np
 from latentmdp._util import Floats, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.hsvi.bounds import Bounds
-from latentmdp.planning.hsvi.sets import MORE_WORK
 from latentmdp.planning.limits import LimitReached, PlanningClock
 
 _WIDTH = 16.0
@@ -44,14 +43,11 @@ where it did not pay; and what the rounds of a kind have brought fades by this f
 _TARGET = 0.5
 """A trial ends where the gap is below this share of that at the start, seen from there."""
 
-_LOOKS_AT_POINTS = 200
-"""Points at which it is seen what bounds from more sets bring."""
+_LAST_SHARE = 0.9
+"""Share of the time left that a sweep may take by what is expected of it."""
 
-_LAST_SHARE = 0.8
-"""Share of the time left that the last sweep is planned for: it must end to be of use."""
-
-_TRIALS_SHARE = 0.1
-"""Share of all work so far that a round of trials takes."""
+_TRIALS_SHARE, _SETS_SHARE = 0.1, 0.5
+"""Shares of all work so far that a round of trials takes, and that better bounds from sets may."""
 
 _ALLOTMENT = 0.7
 """In a sweep, a step gets points in proportion to this power of its total excess: 1 would starve
@@ -104,10 +100,10 @@ class HeuristicSearch:
 
     def _begin(self) -> None:
         self._count, self._spare = _WIDTH, 2.0
+        self._pace = np.zeros(self.bounds.problem.layers)  # seconds of a backup in each layer
         # Seconds and points of the last sweep, and points that the next one will add, about.
         self._last_sweep, self._last_points, self._added = 0.0, 0, 1.0
-        self._seconds_of_work = 0.0  # on sets
-        self._kinds = {name: _Kind() for name in ("trials", "sweep", "inform")}
+        self._kinds = {"trials": _Kind(), "sweep": _Kind()}
 
     def start(self, weights: Floats) -> None:
         """Go on with other weights of the contexts; what was found so far is kept."""
@@ -117,13 +113,11 @@ class HeuristicSearch:
     def round(self) -> None:
         """One round: sample, back up, prune."""
         bounds = self.bounds
+        self._inform()
         kind = self._next_kind()
         lower, upper = bounds.best_lower, bounds.best_upper
         before = bounds.n_points, bounds.n_plans, bounds.work
-        informed = 0.0
-        if kind == "inform":
-            informed = self._inform()
-        elif kind == "trials":
+        if kind == "trials":
             self._run_trials()
         else:
             self._sweep()
@@ -133,43 +127,34 @@ class HeuristicSearch:
         self.clock.check()
         self.clock.record(bounds.best_lower, bounds.best_upper)
         rise, fall = bounds.best_lower - lower, upper - bounds.best_upper
-        self._measure(kind, upper - lower, rise, fall, bounds.work - before[2], informed)
-        stuck = rise + fall <= 0.0 and (bounds.n_points, bounds.n_plans) == before[:2]
-        if stuck and kind != "inform":
+        self._measure(kind, upper - lower, rise, fall, bounds.work - before[2])
+        if rise + fall <= 0.0 and (bounds.n_points, bounds.n_plans) == before[:2]:
             if bounds.resolution > _FINEST_RESOLUTION:
                 raise NothingLeft("stopped: no belief is left that would move the bounds")
             bounds.refine(_REFINEMENT)
 
-    def _inform(self) -> float:
-        """Bounds from more sets; by how much the logarithm of the gap fell after points.
+    def _inform(self) -> None:
+        """Better bounds from sets, if they take a share of all work and of the time left at most.
 
-        At the start it shows only after backups, and at points not at all, which have bounds of
-        their own.
+        What they bring shows only after backups, so it is not measured.
         """
-        bounds, points = self.bounds, self.bounds.store.points
-        last = bounds.problem.layers - 1 if bounds.problem.ends else 1
-        early = np.flatnonzero(bounds.layer_of(points.cell[: bounds.n_points]) < last)
-        some = early[:: max(1, early.size // _LOOKS_AT_POINTS)]
-        actions, gaps = points.limit[some].argmax(axis=1), []
-        for _ in range(2):
-            found = bounds.expand(some, np.ones(some.size), actions)
-            gaps.append(max(float(found.weights @ (found.uppers - found.lowers)), 1e-300))
-            if len(gaps) == 1:
-                began, work = self.clock.seconds, bounds.work
-                bounds.inform()
-                self._seconds_of_work = (self.clock.seconds - began) / (bounds.work - work)
-        return max(math.log(gaps[0] / gaps[1]), 0.0)
+        bounds, clock = self.bounds, self.clock
+        while bounds.may_inform and bounds.informing_work <= _SETS_SHARE * bounds.work:
+            if bounds.informing_seconds > _SETS_SHARE * clock.remaining:
+                break
+            bounds.inform()
+            bounds.keep_better()
+            clock.record(bounds.best_lower, bounds.best_upper)
 
     def _sweep(self) -> None:
         """A sweep; the last one before the time limit has as many points as end in time."""
-        bounds, began = self.bounds, self.clock.seconds
-        points, added = bounds.n_points, self._added
-        if self._last_sweep > 0.0:
-            # Looking for plans takes longer the more there are: about n^1.6 in all.
-            factor = (_LAST_SHARE * self.clock.remaining / self._last_sweep) ** (1.0 / 1.6)
-            left = factor * self._last_points - points
-            if left < (2.0 + _GROWTH) * added + points:
-                self._count *= min(max(left / added, 0.0), _GROWTH**2)
+        bounds, began, last = self.bounds, self.clock.seconds, self._last_sweep
+        points, left = bounds.n_points, self.clock.remaining
+        # Looking for plans among those of n points takes sqrt(n), so a sweep takes n^1.5 in all.
+        if 0.0 < left < 2.0 * _GROWTH**1.5 * last:
+            # No two more of twice as many: all points that one can have are added now.
+            possible = (left / last) ** (1.0 / 1.5) * self._last_points
+            self._count *= max(possible - points, 0.0) / self._added
         self.back_up(self.sample())
         self._added = max(_GROWTH * (bounds.n_points - points), 1.0)
         self._last_sweep, self._last_points = self.clock.seconds - began, bounds.n_points
@@ -177,8 +162,7 @@ class HeuristicSearch:
     def _run_trials(self) -> None:
         """Trials that take a share of all work so far: a few may bring nothing by chance."""
         bounds = self.bounds
-        share = _TRIALS_SHARE * _RETRY / self._kinds["trials"].patience
-        most = (1.0 + share) * bounds.work
+        most = (1.0 + _TRIALS_SHARE) * bounds.work
         while True:
             before = bounds.n_plans, bounds.n_points
             bounds.run_trials(_TARGET)
@@ -190,28 +174,22 @@ class HeuristicSearch:
     def _next_kind(self) -> str:
         """The kind of round that has brought more, or one that was not tried for long."""
         kinds = self._kinds.copy()
-        # Bounds from sets help only once they are made, and what is left must be worth it.
-        seconds = kinds["inform"].cost * self._seconds_of_work
-        if not self.bounds.may_inform or 2.0 * seconds > self.clock.remaining:
-            del kinds["inform"]
+        if self._last_sweep > self.clock.remaining:
+            del kinds["sweep"]
         for name, kind in kinds.items():
             if kind.waited >= kind.patience * kind.cost:
                 return name
         return max(kinds, key=lambda name: kinds[name].rate)
 
-    def _measure(
-        self, kind: str, gap: float, rise: float, fall: float, work: float, informed: float
-    ) -> None:
+    def _measure(self, kind: str, gap: float, rise: float, fall: float, work: float) -> None:
         """Note what a round has brought, for the choice of the next."""
         left = max(gap - rise - fall, 1e-300)
-        growth = {"inform": MORE_WORK, "trials": 1.0, "sweep": _GROWTH}[kind]
         for each in self._kinds.values():
             each.waited += work
         best_rate = max(each.rate for each in self._kinds.values())
-        brought = max(informed, math.log(max(gap, left) / left))
+        brought = math.log(max(gap, left) / left)
+        growth = _GROWTH if kind == "sweep" else 1.0
         self._kinds[kind].note(brought, max(work, 1.0), growth, best_rate)
-        # Finer grids may bring nothing and much finer ones a lot: they are always tried again.
-        self._kinds["inform"].patience = _RETRY
         if kind == "sweep":
             self._count *= _GROWTH
             self._spare *= _GROWTH if rise > fall else 1.0 / _GROWTH
@@ -245,14 +223,32 @@ class HeuristicSearch:
         return visited
 
     def back_up(self, visited: list[Integers]) -> None:
-        """Back up all plans, the last first, and the upper bounds at the visited points."""
-        bounds = self.bounds
+        """Back up all plans, the last first, and the upper bounds at the visited points.
+
+        A sweep moves the start only if it ends in time: where it would not, the oldest points of
+        the steps that are left, which have plans already, are left out.
+        """
+        bounds, clock = self.bounds, self.clock
         above = np.zeros(bounds.n_points, np.bool_)
         for points in visited:
             above[points] = True
-        for points in reversed(bounds.points_of_layers()):
-            bounds.back_up(points, above[points] & bounds.problem.ends)
+        layers = bounds.points_of_layers()
+        # Seconds, if a backup takes as long as in the last sweep; it takes longer by as much as
+        # those that are done did, which count more the more they are.
+        expected = self._pace * [points.size for points in layers]
+        total, done, took = float(expected.sum()), 0.0, 0.0
+        for t, points in reversed(list(enumerate(layers))):
+            began, share = clock.seconds, 1.0
+            if expected[: t + 1].any():
+                slowness = (0.1 * total + took) / (0.1 * total + done)
+                left = slowness * float(expected[: t + 1].sum())
+                share = min(1.0, _LAST_SHARE * clock.remaining / left)
+            some = points[points.size - math.ceil(share * points.size) :]
+            bounds.back_up(some, above[some] & bounds.problem.ends)
             bounds.arrange_grown()
+            done += self._pace[t] * some.size
+            took += clock.seconds - began
+            self._pace[t] = (clock.seconds - began) / max(some.size, 1)
         if not bounds.problem.ends:  # all of them are one layer: now along the walk, the last first
             for points in reversed(visited):
                 bounds.back_up(points, np.ones(points.size, np.bool_))

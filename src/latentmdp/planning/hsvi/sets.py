@@ -106,7 +106,7 @@ class InformedSets:
         self.work, self.is_whole = _FIRST_WORK, False
         self._layers: tuple[Any, ...] | None = None
         self._listed: _Listed | None = None
-        self._all_listed, self._cells = False, np.empty(0, np.int64)
+        self._all_listed = False
 
     def make_room(self, sets: Sets) -> Room:
         """Working memory of one thread for looks at these sets."""
@@ -122,20 +122,20 @@ class InformedSets:
 
     def bounds(self) -> tuple[Sets, float]:
         """Bounds from so much work, and how much it took; the next will have several times more."""
-        cells, looks = self._cells, 0.0
-        while True:  # until something is new
-            work, entries = self.work, int(_ENTRIES * self.work / self._sweeps)
-            self.work *= MORE_WORK
-            is_new = self._listed is None or not self._all_listed
-            if self._listed is None or not self._all_listed:
-                self._listed = self._list(int(min(entries, self._most_entries)))
-                self._all_listed = self._listed.is_whole or entries > self._most_entries
-                looks += self._listed.looks
-            grids = self._grids(self._listed, work)
+        looks, work = 0.0, self.work
+        entries = int(_ENTRIES * work / self._sweeps)
+        if self._listed is None or not self._all_listed:
+            self._listed = self._list(int(min(entries, self._most_entries)))
+            self._all_listed = self._listed.is_whole or entries > self._most_entries
+            looks = self._listed.looks
+        grids = self._grids(self._listed, work)
+        while True:  # so much that something will be new
             self.is_whole = self._all_listed and grids.is_finest
-            if self.is_whole or is_new or not np.array_equal(cells, grids.cells):
+            self.work *= MORE_WORK
+            finer = self._grids(self._listed, self.work)
+            if self.is_whole or not self._all_listed or (finer.cells != grids.cells).any():
                 break
-        self._cells = grids.cells
+            grids = grids._replace(is_finest=finer.is_finest)
         sets, more = self._valued(self._listed, grids)
         return sets, looks + more
 
