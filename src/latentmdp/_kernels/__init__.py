@@ -38,12 +38,7 @@ if TYPE_CHECKING:
     )
     from latentmdp._kernels.episodes import group_identical, transpose
     from latentmdp._kernels.graphs import Links, reach, wrong_link
-    from latentmdp._kernels.mixture import (
-        interleave_lanes,
-        kernels,
-        list_occurrences,
-        weigh_episode,
-    )
+    from latentmdp._kernels.mixture import interleave_lanes, kernels, weigh_episode
     from latentmdp._kernels.philox import uniform_pair
     from latentmdp._kernels.rollout import (
         NOT_LISTED,
