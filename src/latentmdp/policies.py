@@ -422,11 +422,7 @@ class AlphaVectorPolicy(Fielded, Policy):
     @cached_property
     def vectors(self) -> Floats:
         """The alpha vectors, shape (n, M)."""
-        from latentmdp._kernels import interleave
-
-        shape = (self.n_layers, self.model.n_states, self.model.n_actions, self.model.n_contexts)
-        values = np.empty(shape)
-        interleave(self._dense, values)
+        values = np.ascontiguousarray(self._dense[..., : self.model.n_states].transpose(1, 3, 2, 0))
         if not self.model.all_allowed:
             values = values[:, self.model.allowed]
         return arrays.frozen(values.reshape(-1, self.model.n_contexts))

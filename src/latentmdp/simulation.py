@@ -385,7 +385,7 @@ def _aligned(acting: Acting, world: ModelWorld) -> tuple[Floats, Integers]:
     The likelihoods are the filter's own where both have the same outcomes, and copied otherwise.
     Places are needed by a policy graph only; -1 stands for an outcome that the filter lacks.
     """
-    from latentmdp._kernels import align_likelihoods
+    from latentmdp._kernels import NOT_LISTED
 
     own = acting.filter
     if not acting.filters:
@@ -397,7 +397,8 @@ def _aligned(acting: Acting, world: ModelWorld) -> tuple[Floats, Integers]:
         return own.likelihood, np.arange(table.size if acting.follows else 1)
     S, _, Z = own.sizes
     places = listed.find(table.keys(S, Z), S, Z)
-    return arrays.read_only(align_likelihoods(own.likelihood, places)), places
+    likelihood = np.where(places[:, None] < 0, NOT_LISTED, own.likelihood[places])
+    return arrays.read_only(likelihood), places
 
 
 class PolicyAgent:

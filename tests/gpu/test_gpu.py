@@ -232,7 +232,6 @@ def test_a_pass_of_em_counts_what_the_cpu_counts(monkeypatch):
     """The oracle is the CPU's pass; sums of n terms of size 1 differ by n roundings at most."""
     monkeypatch.setattr(passes, "_CHUNK", 4)
     monkeypatch.setattr(passes, "_SEGMENT", 32)
-    monkeypatch.setattr(passes, "_TOTAL_PART", 4)
     model = testing.random_model(
         1, contexts=3, states=2, actions=1, horizon=70, reward_values=(1.0,)
     )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import latentmdp as lm
 from latentmdp import testing
-from latentmdp.planning.exact import TooManyBeliefsError, belief_count
+from latentmdp.planning.exact import TooManyBeliefsError
 
 
 @given(
@@ -40,7 +40,6 @@ def test_equals_brute_force(
     assert plan.converged
     assert plan.lower == plan.upper == pytest.approx(best, abs=1e-9)
     assert testing.policy_value(model, plan.policy) == pytest.approx(best, abs=1e-9)
-    assert plan.n_iter <= belief_count(model)
 
 
 def test_conforms() -> None:
@@ -51,7 +50,7 @@ def test_equal_beliefs_are_merged() -> None:
     """Belief depends on counts, so t pulls of one coin of two biases give t + 1 beliefs."""
     model = lm.LatentMDP(np.ones((2, 1, 1, 1)), [[[0.3]], [[0.6]]], horizon=40)
     plan = lm.Exact().plan(model)
-    assert plan.n_iter == belief_count(model) == 40 * 41 // 2
+    assert plan.n_iter == 40 * 41 // 2
     assert plan.lower == pytest.approx(40 * 0.45, rel=1e-12)
 
 
@@ -76,10 +75,9 @@ def test_merging_costs_nothing_at_a_long_horizon() -> None:
     assert lm.Exact().plan(model).lower == pytest.approx(table[0][0], abs=1e-9)
 
 
-def test_refuses_what_is_too_large_and_says_how_large() -> None:
+def test_refuses_what_is_too_large() -> None:
     model = lm.make("random", rng=0)
-    count = belief_count(model)
-    with pytest.raises(TooManyBeliefsError, match=f"perhaps up to {count:,}: raise max_beliefs"):
+    with pytest.raises(TooManyBeliefsError, match="raise max_beliefs, or use"):
         lm.Exact(max_beliefs=20_000).plan(model)
     small = testing.random_model(0)
     with pytest.raises(TooManyBeliefsError, match="max_beliefs=5"):
@@ -89,10 +87,10 @@ def test_refuses_what_is_too_large_and_says_how_large() -> None:
 
 
 def test_solves_what_merging_makes_small() -> None:
-    """The bound counts 10^9 beliefs, but few of them differ; Q-MDP's bound encloses V*."""
+    """Histories are very many, but few of their beliefs differ; Q-MDP's bound encloses V*."""
     model = lm.make("river-swim")
     plan = lm.Exact().plan(model)
-    assert plan.n_iter < 10_000 < belief_count(model)
+    assert plan.n_iter < 10_000
     value = lm.evaluate(model, plan.policy, episodes=20_000, rng=0)
     assert abs(value.mean - plan.lower) <= 5.0 * value.stderr  # a false alarm in 2 million
     assert plan.lower <= lm.QMDP().plan(model).upper + 1e-9
@@ -136,7 +134,6 @@ def test_equals_brute_force_with_forbidden_actions_and_terminal_states(
     best, plan = testing.optimal_value(model), lm.Exact().plan(model)
     assert plan.lower == plan.upper == pytest.approx(best, abs=1e-11)
     assert testing.policy_value(model, plan.policy) == pytest.approx(best, abs=1e-11)
-    assert plan.n_iter <= belief_count(model)
 
 
 def test_an_episode_that_begins_at_its_end_is_worth_its_bonus() -> None:

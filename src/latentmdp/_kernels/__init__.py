@@ -32,18 +32,12 @@ if TYPE_CHECKING:
         expect_moments,
         follow,
         informed_value,
-        interleave,
         maxima,
         padded_states,
     )
-    from latentmdp._kernels.episodes import group_identical, transpose
+    from latentmdp._kernels.episodes import group_identical
     from latentmdp._kernels.graphs import Links, reach, wrong_link
-    from latentmdp._kernels.mixture import (
-        interleave_lanes,
-        kernels,
-        list_occurrences,
-        weigh_episode,
-    )
+    from latentmdp._kernels.mixture import interleave_lanes, kernels, weigh_episode
     from latentmdp._kernels.philox import uniform_pair
     from latentmdp._kernels.rollout import (
         NOT_LISTED,
@@ -54,7 +48,6 @@ if TYPE_CHECKING:
         ContextRuns,
         Earning,
         add_scaled,
-        align_likelihoods,
         begin_by,
         begin_episode,
         best_vector,

@@ -147,17 +147,6 @@ def dense_values(transitions, rewards, discount, first, last, values):
 
 
 @njit(cache=True, nogil=True)
-def interleave(values, out):
-    """Rearrange values (M, H, A, W) as alpha vectors (H, S, A, M)."""
-    H, S, A, M = out.shape
-    for t in range(H):
-        for a in range(A):
-            for m in range(M):
-                for s in range(S):
-                    out[t, s, a, m] = values[m, t, a, s]
-
-
-@njit(cache=True, nogil=True)
 def informed_value(values, weights, initial):
     """sum_m w_m sum_s nu_m(s) max_a Q_m(s, a) at the start, from values (M, H, A, W)."""
     M, S = initial.shape

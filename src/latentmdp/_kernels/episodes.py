@@ -1,4 +1,4 @@
-"""Finding identical episodes by hashing, and turning logs by step into logs by episode."""
+"""Finding identical episodes by hashing."""
 
 import numpy as np
 from numba import njit
@@ -63,12 +63,3 @@ def group_identical(states, actions, rewards, offsets, labels):
                 break
             slot = (slot + 1) & (capacity - 1)
     return first[:n_groups].copy(), group
-
-
-@njit(cache=True, nogil=True)
-def transpose(start, stop, log, out):
-    """Copy episodes start..stop-1 of a log (H, N) to their rows of out (N, H)."""
-    for first in range(start, stop, 64):  # so that lines of the log are read once
-        for i in range(first, min(first + 64, stop)):
-            for t in range(log.shape[0]):
-                out[i, t] = log[t, i]

@@ -202,32 +202,3 @@ def interleave_lanes(cells, offsets, order, base, lanes, out):
         for k in range(begin, end):
             out[place] = cells[k]
             place += lanes
-
-
-@njit(cache=True, nogil=True)
-def list_occurrences(cells, offsets, first, order, start, stop, n_cells, ends, index):
-    """List, cell by cell, the places start..stop-1 in `order` of the episodes where it occurs.
-
-    First states count as cells from `n_cells` on. The list of cell x is index[ends[x - 1]:ends[x]],
-    its places rise, and one comes as often as the cell occurs in its episode.
-    """
-    for x in range(ends.shape[0]):
-        ends[x] = 0
-    for p in range(start, stop):
-        i = order[p]
-        ends[n_cells + first[i]] += 1
-        for k in range(offsets[i], offsets[i + 1]):
-            ends[cells[k]] += 1
-    total = 0
-    for x in range(ends.shape[0]):
-        count = ends[x]
-        ends[x] = total
-        total += count
-    for p in range(start, stop):
-        i = order[p]
-        x = n_cells + first[i]
-        index[ends[x]] = p
-        ends[x] += 1
-        for k in range(offsets[i], offsets[i + 1]):
-            index[ends[cells[k]]] = p
-            ends[cells[k]] += 1

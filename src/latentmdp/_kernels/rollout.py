@@ -213,16 +213,6 @@ def draw_uniforms(key, episode, start, count, first, second):
 
 
 @njit(cache=True, nogil=True)
-def align_likelihoods(likelihood, places):
-    """Likelihoods (n', M) at some places of a table, marked where the place is -1."""
-    out = np.empty((places.shape[0], likelihood.shape[1]))
-    for k in range(places.shape[0]):
-        for m in range(likelihood.shape[1]):
-            out[k, m] = NOT_LISTED if places[k] < 0 else likelihood[places[k], m]
-    return out
-
-
-@njit(cache=True, nogil=True)
 def play_episodes(
     start,
     stop,
@@ -247,8 +237,8 @@ def play_episodes(
     and noted there if that is -1. Fills lengths (N,), states (N, H+1), actions (N, H) and rewards
     (N, H) unless they have no rows, and the returns (N,) by `earning` unless they have none: arrays
     of one type in every case, so that one kernel is compiled. Row k of `likelihood` is that of the
-    policy's filter for outcome k of the world, see `align_likelihoods`; `places` are these outcomes
-    in its table, -1 for none, if it `follows`.
+    policy's filter for outcome k of the world, `NOT_LISTED` where it has none; `places` are these
+    outcomes in its table, -1 for none, if it `follows`.
     """
     stores, earns = states.shape[0] > 0, returns.shape[0] > 0
     S, A = chances.sizes[0], chances.sizes[1]

@@ -1,9 +1,8 @@
 """Named arrays on disk: written whole or not at all, by one writer at a time, and read with care.
 
-Locks. That of `run.npz` is `run.npz.lock`, created so that only one process can; it names the
-process and its machine. It goes when the writer is done, also by an error. A writer that was killed
-leaves it behind: the next one on the same machine sees that the process is gone and takes over. On
-another machine nobody can tell, and the message says which file to remove.
+Locks. That of `run.npz` is `run.npz.lock`, a file that the writer has locked with the system and
+that names the process and its machine. It goes when the writer is done, also by an error. A writer
+that was killed leaves the file behind, but no lock on it: the next one takes it over.
 
 Archives. A .npz file has a member for each array, and `header`, a JSON text. It is read member by
 member: names, compression and declared sizes are checked first, then each array's own header, and
@@ -23,7 +22,7 @@ import math
 import os
 import secrets
 import socket
-import time
+import sys
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +30,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from threading import Lock
 from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
@@ -131,15 +129,6 @@ def _sync_folder(folder: Path) -> None:
 
 # ------------------------------------------------------------------------------------------ locks
 
-_held: set[str] = set()
-"""Locks of this very process: one that names it without being here is left from a namesake."""
-
-_acquiring = Lock()
-
-_YOUNG = 10.0
-"""Seconds within which a lock without a name may still get one: its writer has just created it and
-writes the name next. Long enough for a slow network disk, short enough to wait for."""
-
 
 class LockedError(LatentMDPError):
     """Another process writes there."""
@@ -160,88 +149,59 @@ def one_writer(path: PathLike | None) -> Iterator[None]:
         yield
         return
     _require_folder(Path(path).parent)
-    lock = Path(f"{os.path.realpath(path)}.lock")
-    with _acquiring, _naming(path):
-        while not _locked(lock):
-            _take_over(lock)
-        _held.add(str(lock))
+    name = f"{os.path.realpath(path)}.lock"
+    with _naming(path):
+        handle = _locked(name)
     try:
         yield
     finally:
-        _held.discard(str(lock))
-        with suppress(FileNotFoundError):
-            lock.unlink()
-
-
-def _locked(lock: Path) -> bool:
-    """Create the lock; False if there is one already."""
-    try:
-        handle = os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-    except FileExistsError:
-        return False
-    try:
-        os.write(handle, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
-    except OSError:
-        lock.unlink()
-        raise
-    finally:
+        # Removed while it is held, so that nobody removes the lock of the next writer.
+        with suppress(OSError):
+            os.unlink(name)
         os.close(handle)
-    return True
 
 
-def _take_over(lock: Path) -> None:
-    """Remove a lock whose writer is gone; raise if it may still be there."""
+def _locked(name: str) -> int:
+    """The lock file, open and locked; it names its writer."""
+    handle = os.open(name, os.O_CREAT | os.O_RDWR, 0o666)
     try:
-        text = lock.read_text()
-        age = time.time() - lock.stat().st_mtime
-    except FileNotFoundError:
-        return
-    holder = _named_holder(text)
-    if not (age > _YOUNG if holder is None else _abandoned(lock, **holder)):
-        who = "another writer" if holder is None else f"process {holder['pid']} on {holder['host']}"
-        raise LockedError(f"{lock} is held by {who}; remove it if that one is gone")
-    # Renamed first: of two that find the same abandoned lock, one must not remove the other's.
-    aside = lock.with_name(f".{lock.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        os.rename(lock, aside)
-    except FileNotFoundError:
-        return
-    if aside.read_text() == text:
-        aside.unlink()
+        _lock(handle)
+        os.truncate(handle, 0)
+        os.write(handle, f"process {os.getpid()} on {socket.gethostname()}".encode())
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(name)):
+                return handle
+    except BlockingIOError:
+        who = os.read(handle, 200).decode(errors="replace") or "another writer"
+        os.close(handle)
+        raise LockedError(f"{name} is held by {who}") from None
+    except OSError:
+        os.close(handle)
+        raise
+    # A writer that ended meanwhile has removed the file that was opened here.
+    os.close(handle)
+    return _locked(name)
+
+
+def _lock(handle: int) -> None:
+    """Lock an open file for this handle alone, or raise `BlockingIOError`.
+
+    The system forgets the lock when the handle is closed, also by the death of its process.
+    """
+    if sys.platform == "win32":
+        import msvcrt
+
+        try:
+            os.lseek(handle, 1 << 20, os.SEEK_SET)  # behind the name, which others may read
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+            os.lseek(handle, 0, os.SEEK_SET)
+        except OSError as error:
+            os.lseek(handle, 0, os.SEEK_SET)
+            raise BlockingIOError(*error.args) from None
     else:
-        os.rename(aside, lock)
+        import fcntl
 
-
-def _abandoned(lock: Path, pid: int, host: str) -> bool:
-    if host != socket.gethostname():
-        return False
-    return str(lock) not in _held if pid == os.getpid() else not _alive(pid)
-
-
-def _named_holder(text: str) -> dict[str, Any] | None:
-    with suppress(ValueError):
-        holder = json.loads(text)
-        if isinstance(holder, dict) and isinstance(holder.get("pid"), int) and "host" in holder:
-            return {"pid": holder["pid"], "host": holder["host"]}
-    return None
-
-
-def _alive(pid: int) -> bool:
-    if os.name == "nt":  # there, signal 0 would end the process
-        import ctypes
-
-        kernel: Any = getattr(ctypes, "windll").kernel32  # noqa: B009
-        handle = kernel.OpenProcess(0x1000, False, pid)
-        if handle:
-            kernel.CloseHandle(handle)
-        return bool(handle)
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 # ---------------------------------------------------------------------------------------- digests

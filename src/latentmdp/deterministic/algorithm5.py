@@ -1,20 +1,23 @@
 """Algorithm 5 as a loop of episodes, and the probability of each class of contexts.
 
 `exploration` says why the loop is right. After it, the probability of a class K(C) is |K(C)| / M if
-weights are uniform. Where the bounds of `search.ClassSizes` do not settle which, a likelihood ratio
-test between the multiples does: it stops when the likeliest leads the others by 1/p, and by
-Ville's inequality errs with a probability of at most p. Class number c gets the share
-(6 / pi^2) c^-2 of what is allowed. Last, the frequencies of all classes are held against these
-multiples (Hoeffding). If they do not fit, or if weights are not uniform, probabilities are
-frequencies, with a standard error of at most `accuracy`.
+weights are uniform. Where the bounds of `search.ClassSizes` do not settle which, episodes go on
+until only one multiple of 1 / M is near the frequency with which C was met where it was looked for.
+By Hoeffding's inequality and a union bound over all n, the frequencies of |C| classes are, after
+any numbers n of tries and with probability 1 - p, all within
+
+    r(n) = sqrt(ln(2 |C| (pi^2 / 6) n^2 / p) / (2 n)).
+
+If some frequency is further from every multiple, or if weights are not uniform, probabilities are
+frequencies, with a standard error of at most `accuracy`. Half of the failure probability is for
+outcomes that are missed, half for these sizes.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,16 +27,12 @@ from latentmdp._util import arrays
 from latentmdp.deterministic.graph import Edge, Graph, Node
 from latentmdp.deterministic.search import (
     FAR,
-    ContradictionError,
     ExplorationError,
     Outcome,
     Search,
 )
 from latentmdp.model import LatentMDP
 from latentmdp.worlds import Transition, World, play_episode
-
-MAIN_SHARE = 0.45
-"""Share of the failure probability to see all outcomes, and again to find all probabilities."""
 
 BASEL = math.pi**2 / 6.0
 
@@ -97,7 +96,7 @@ class Explorer:
         """Tries after which all of at most `outcomes` outcomes have been seen."""
         self.tried_actions += 1
         if self.repeats == "union":
-            share = MAIN_SHARE * self.failure / (BASEL * self.tried_actions**2)
+            share = 0.5 * self.failure / (BASEL * self.tried_actions**2)
             decay = -math.log1p(-self.weight) if self.weight < 1.0 else math.inf
             n = max(1, math.ceil(math.log(outcomes / share) / decay))
         elif self.repeats == "paper":
@@ -290,18 +289,16 @@ def weigh_classes(explorer: Explorer, uniform: bool, accuracy: float) -> tuple[l
     """Play on until every class is weighed: their probabilities, and whether these are exact."""
     search = explorer.search
     if uniform:
-        bounds = copy.deepcopy(search.sizes)
-        try:
-            _identify(explorer)
-            return [k / explorer.M for k in search.sizes.low], True
-        except ContradictionError:
-            warnings.warn(
-                "the observed frequencies are not those of equally likely contexts: probabilities "
-                "are estimated; give min_weight",
-                stacklevel=3,
-            )
-            search.sizes = bounds
-    _measure(explorer, accuracy)
+        sizes = _identified(explorer)
+        if sizes is not None:
+            return [size / explorer.M for size in sizes], True
+        warnings.warn(
+            "the observed frequencies are not those of equally likely contexts: probabilities are "
+            "estimated; give min_weight",
+            stacklevel=3,
+        )
+    needed = math.ceil(0.25 / accuracy**2)
+    _play_while(explorer, lambda c: search.tried[c] < needed)
     return [hits / max(1, tried) for hits, tried in zip(search.hits, search.tried)], False
 
 
@@ -349,66 +346,40 @@ def require_deterministic(model: LatentMDP) -> None:
     )
 
 
-def _identify(explorer: Explorer) -> None:
-    """Find |K(C)| for each C by testing the multiples of 1/M against each other."""
-    search, sizes = explorer.search, explorer.search.sizes
+def _identified(explorer: Explorer) -> list[int] | None:
+    """|K(C)| of each class; None where a frequency is no multiple of 1/M."""
+    search, M, sizes = explorer.search, explorer.M, explorer.search.sizes
     # The classes that all contexts belong to.
     whole = [search.nodes[n].c for n in search.roots.values()]
     if not explorer.random_start and len(explorer.starts) > 1:
         whole = [search.number(frozenset())]
-    sizes.close(whole)
-    while True:
-        for c in _classes(explorer):
-            if sizes.low[c] < sizes.high[c]:
-                best = _likeliest_size(explorer, c)
-                if best is not None:
-                    sizes.fix(c, best)
-        undecided = {c for c in _classes(explorer) if sizes.low[c] < sizes.high[c]}
-        search.weigh(undecided)
-        if not undecided:
-            break
-        _play_some(explorer)
-    _compare(explorer)
+    for c in whole:
+        sizes.low[c] = M
 
+    def radius(c: int) -> float:
+        n = search.tried[c]
+        error = 0.5 * explorer.failure / (2.0 * len(search.sets) * BASEL * max(1, n) ** 2)
+        return math.sqrt(-math.log(error) / (2.0 * n)) if n else math.inf
 
-def _compare(explorer: Explorer) -> None:
-    """Raise if a frequency is too far from its multiple of 1/M."""
-    search = explorer.search
-    allowed = (1.0 - 2.0 * MAIN_SHARE) * explorer.failure
-    allowance = math.log(2.0 * len(search.sets) / allowed)
+    _play_while(explorer, lambda c: sizes.low[c] < sizes.high[c] and radius(c) >= 0.5 / M)
+    found = list(sizes.low)
     for c in _classes(explorer):
         if search.tried[c]:
-            radius = math.sqrt(allowance / (2.0 * search.tried[c]))
-            expected = search.sizes.low[c] / explorer.M
-            if abs(search.hits[c] / search.tried[c] - expected) > radius:
-                raise ContradictionError(c)
+            frequency = search.hits[c] / search.tried[c]
+            found[c] = min(max(round(M * frequency), sizes.low[c]), sizes.high[c])
+            if abs(frequency - found[c] / M) > radius(c):
+                return None
+    return found
 
 
-def _likeliest_size(explorer: Explorer, c: int) -> int | None:
-    """The size that beats the others clearly; None if there is none yet."""
-    from scipy.special import xlog1py, xlogy  # x log(y), and 0 where x is 0
-
-    search, M = explorer.search, explorer.M
-    hits, misses = search.hits[c], search.tried[c] - search.hits[c]
-    sizes = range(search.sizes.low[c], search.sizes.high[c] + 1)
-    scores = sorted((xlogy(hits, k / M) + xlog1py(misses, -k / M), k) for k in sizes)
-    needed = math.log(M * BASEL * (c + 1) ** 2 / (MAIN_SHARE * explorer.failure))
-    return scores[-1][1] if scores[-1][0] - scores[-2][0] >= needed else None
-
-
-def _measure(explorer: Explorer, accuracy: float) -> None:
-    """Play until every class has been tried often enough for its frequency."""
-    search, needed = explorer.search, math.ceil(0.25 / accuracy**2)
-    while scarce := {c for c in _classes(explorer) if search.tried[c] < needed}:
-        search.weigh(scarce)
-        _play_some(explorer)
+def _play_while(explorer: Explorer, is_open: Callable[[int], bool]) -> None:
+    """Play until no class is open, 16 episodes between two looks."""
+    search = explorer.search
+    while undecided := {c for c in _classes(explorer) if is_open(c)}:
+        search.weigh(undecided)
+        for _ in range(16):
+            explorer.play()
     search.weigh(set())
-
-
-def _play_some(explorer: Explorer) -> None:
-    """Play the 16 episodes between two looks at what is undecided."""
-    for _ in range(16):
-        explorer.play()
 
 
 def _classes(explorer: Explorer) -> list[int]:

@@ -21,7 +21,7 @@ o_1, ..., o_k with k > 1, it splits K(C) into disjoint non-empty parts, so that
 deterministic latent MDP with at most M contexts, so a contradiction is evidence against it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +78,6 @@ class ClassSizes:
         self.changed: set[int] = set()  # classes whose bounds moved since somebody last looked
         self._splits: list[dict[object, Sequence[int]]] = []
         self._above: list[list[int]] = []
-        self._complete = False
 
     def add(self) -> int:
         """A new class; its number."""
@@ -102,19 +101,6 @@ class ClassSizes:
         self._splits[c][by] = tuple(parts)
         self._propagate([c])
 
-    def fix(self, c: int, size: int) -> None:
-        """Record that class c has exactly this size."""
-        self.low[c] = max(self.low[c], size)
-        self.high[c] = min(self.high[c], size)
-        self._propagate([c, *self._above[c]])
-
-    def close(self, roots: Iterable[int]) -> None:
-        """Turn the bounds into equations: all splits are complete, each root has M contexts."""
-        self._complete = True
-        for c in roots:
-            self.low[c] = self.n_contexts
-        self._propagate(list(range(len(self.low))))
-
     def _propagate(self, waiting: list[int]) -> None:
         while waiting:
             c = waiting.pop()
@@ -131,19 +117,15 @@ class ClassSizes:
         """Apply one split; the parts whose bounds changed."""
         low, high = self.low, self.high
         total_low = sum(low[p] for p in parts)
-        total_high = sum(high[p] for p in parts)
         low[c] = max(low[c], total_low)
-        if self._complete:
-            high[c] = min(high[c], total_high)
         changed = []
         for p in parts:
-            top = min(high[p], high[c] - (total_low - low[p]))
-            bottom = max(low[p], low[c] - (total_high - high[p])) if self._complete else low[p]
-            if (bottom, top) != (low[p], high[p]):
-                low[p], high[p] = bottom, top
+            top = high[c] - (total_low - low[p])
+            if top < high[p]:
+                high[p] = top
                 changed.append(p)
                 self.changed.add(p)
-                if bottom > top:
+                if low[p] > top:
                     raise ContradictionError(p)
         return changed
 

@@ -29,13 +29,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from latentmdp._util import Floats, Integers, arrays
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
 from latentmdp.planning import kernels_compact as kernels
 from latentmdp.planning.base import Plan
+from latentmdp.planning.exact import merge_beliefs
 from latentmdp.planning.graphs import evaluated_graph
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
 from latentmdp.simulation import simulate
@@ -313,9 +313,8 @@ def _visited(policy: AlphaVectorPolicy, model: LatentMDP) -> tuple[Integers, Flo
     states, beliefs, t = logs.states[acted].astype(np.int64), beliefs[acted], t[acted]
     groups = states if model.horizon is None else t * model.n_states + states
     weights = model.discount**t / episodes
-    keys = _belief_keys(groups, beliefs, 100.0)
-    _, one, member = np.unique(keys, return_index=True, return_inverse=True)
-    masses = beliefs[one] * np.bincount(member.ravel(), weights, one.size)[:, None]
+    one, member = merge_beliefs(groups, beliefs, digits=2)
+    masses = beliefs[one] * np.bincount(member, weights, one.size)[:, None]
     return groups[one], masses
 
 
@@ -338,14 +337,9 @@ def _gathered(
 
 
 def _same_beliefs(states: Integers, masses: Floats) -> tuple[Integers, Floats]:
-    """Masses of the same state and belief added up: histories may differ in their order only.
-
-    Beliefs that agree to 1e-12 are the same.
-    """
-    totals = masses.sum(axis=1, keepdims=True)
-    keys = _belief_keys(states, masses / totals, 1e12)
-    _, one, member = np.unique(keys, return_index=True, return_inverse=True)
-    added = [np.bincount(member.ravel(), column, one.size) for column in masses.T]
+    """Masses of the same state and belief added up: histories may differ in their order only."""
+    one, member = merge_beliefs(states, masses / masses.sum(axis=1, keepdims=True))
+    added = [np.bincount(member, column, one.size) for column in masses.T]
     return states[one], np.column_stack(added)
 
 
@@ -369,13 +363,3 @@ def _select(
         selected.append(first + np.sort(room[:n]))
         sizes.append(n)
     return np.concatenate(selected), np.concatenate([[0], np.cumsum(sizes)])
-
-
-def _belief_keys(states: Integers, beliefs: Floats, resolution: float) -> NDArray[np.uint64]:
-    """A 64-bit key of the state and the rounded belief (a polynomial in a random odd number)."""
-    rounded = np.rint(beliefs * resolution).astype(np.uint64)
-    keys = states.astype(np.uint64)
-    for column in rounded.T:
-        keys = (keys + column + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        keys ^= keys >> np.uint64(29)
-    return keys

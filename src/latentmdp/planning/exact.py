@@ -15,7 +15,6 @@ b counts as the worst policy's value), so acting by the best alpha attains the o
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -29,9 +28,6 @@ from latentmdp.outcomes import Outcomes
 from latentmdp.planning.base import Plan
 from latentmdp.planning.qmdp import PlanningRows, least_values, planning_rows
 from latentmdp.policies import AlphaVectorPolicy
-
-_DIGITS = 12
-"""Coarse enough for rounding along different orders of the same observations to merge."""
 
 
 class TooManyBeliefsError(LatentMDPError, ValueError):
@@ -79,9 +75,8 @@ class Exact:
     Parameters
     ----------
     max_beliefs
-        Refuse models with more reachable beliefs than this. `belief_count` says beforehand how many
-        there are at most; as histories often share beliefs, models beyond that bound are counted
-        before they are refused, which takes seconds.
+        Refuse models with more reachable beliefs than this. As histories often share beliefs,
+        they are counted before a model is refused, which takes seconds.
     """
 
     max_beliefs: int = 500_000
@@ -114,53 +109,6 @@ class Exact:
         )
 
 
-def belief_count(model: LatentMDP) -> int:
-    """A bound on the number of reachable beliefs, computed without visiting them.
-
-    Observations whose likelihoods (P_m(s', r | s, a))_m agree up to a factor lead to the same
-    belief, so from one belief at s there are at most as many at s' as there are such classes; and
-    after t steps, no more than first beliefs times multisets of t classes.
-    """
-    horizon = require_horizon(model, "the number of beliefs")
-    table, S = model.outcomes, model.n_states
-    kinds, classes = _classes(table.probs)
-    leaving = ~model.terminal[table.next_state]
-    state = table.rows()[leaving] // model.n_actions
-    moves = np.column_stack([state, table.next_state[leaving], classes[leaving]])
-    source, target, _ = np.unique(moves, axis=0).T
-    start = (model.weights[:, None] * model.initial).T * ~model.terminal[:, None]
-    first, _ = _classes(start)
-    beliefs = (start > 0.0).any(axis=1).astype(object)
-    total = 0
-    for t in range(horizon):
-        most = first * math.comb(t + kinds - 1, t)
-        beliefs = np.array([min(int(n), most) for n in beliefs], object)
-        total += int(beliefs.sum())
-        arriving = np.zeros(S, object)
-        np.add.at(arriving, target, beliefs[source])
-        beliefs = arriving
-    return total
-
-
-def _at_most(model: LatentMDP) -> str:
-    """How many beliefs there may be, where that is quickly counted."""
-    if model.outcomes.size * model.n_layers > 1_000_000:  # more would take seconds
-        return ""
-    most = belief_count(model)
-    return f", perhaps up to {most:,}" if most < 10**12 else f", perhaps up to {most:.1e}"
-
-
-def _classes(likelihoods: Floats) -> tuple[int, Integers]:
-    """How many classes of likelihoods (n, M) there are, and the class of each; -1 if all zero."""
-    possible = (likelihoods > 0.0).any(axis=-1)
-    rows = likelihoods[possible]
-    rows = np.round(rows / rows.sum(axis=1, keepdims=True), _DIGITS)
-    distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
-    classes = np.full(possible.shape, -1)
-    classes[possible] = inverse.ravel()
-    return max(1, len(distinct)), classes
-
-
 def _expand(model: LatentMDP, problem: _Choices, max_beliefs: int) -> tuple[list[_Layer], Floats]:
     """Layers 0..H-1 of distinct beliefs, and the probabilities of the first ones."""
     joint = (model.weights[:, None] * model.initial).T
@@ -175,8 +123,8 @@ def _expand(model: LatentMDP, problem: _Choices, max_beliefs: int) -> tuple[list
             arrivals = _step(problem, model.terminal, states, beliefs, max_beliefs - total)
         if arrivals is None:
             raise TooManyBeliefsError(
-                f"{model!r} has more than max_beliefs={max_beliefs} reachable beliefs"
-                f"{_at_most(model)}: raise max_beliefs, or use a planner with bounds such as HSVI"
+                f"{model!r} has more than max_beliefs={max_beliefs} reachable beliefs: raise "
+                "max_beliefs, or use a planner with bounds such as HSVI"
             )
         layers.append(_Layer(states, beliefs, arrivals[0]))
         _, states, beliefs = arrivals
@@ -198,7 +146,7 @@ def _step(
         chance = joint.sum(axis=-1)
         open_ = (chance > 0.0) & ~terminal[arrived]
         posterior, arrived = arrays.normalised(joint[open_]), arrived[open_].astype(np.int64)
-        first, inverse = _merge(arrived, posterior)
+        first, inverse = merge_beliefs(arrived, posterior)
         next_states.append(arrived[first])
         posteriors.append(posterior[first])
         child = np.full(outcome.size, -1, np.int64)
@@ -206,11 +154,11 @@ def _step(
         children.append(child)
         offset += first.size
         if offset > 2 * room:
-            first, _ = _merge(np.concatenate(next_states), np.concatenate(posteriors))
+            first, _ = merge_beliefs(np.concatenate(next_states), np.concatenate(posteriors))
             if first.size > room:
                 return None
     all_states, all_posteriors = np.concatenate(next_states), np.concatenate(posteriors)
-    first, inverse = _merge(all_states, all_posteriors)
+    first, inverse = merge_beliefs(all_states, all_posteriors)
     if first.size > room:
         return None
     child = np.concatenate(children)
@@ -218,9 +166,12 @@ def _step(
     return child.astype(np.int32), all_states[first], all_posteriors[first]
 
 
-def _merge(states: Integers, beliefs: Floats) -> tuple[Integers, Integers]:
-    """Index of one member of every group of equal (s, b), and the group of each."""
-    keys = np.column_stack([states.astype(np.float64), np.round(beliefs, _DIGITS)])
+def merge_beliefs(states: Integers, beliefs: Floats, digits: int = 12) -> tuple[Integers, Integers]:
+    """Index of one member of every group of equal (s, b), and the group of each.
+
+    Twelve digits are coarse enough for rounding along different orders of the same observations.
+    """
+    keys = np.column_stack([states.astype(np.float64), np.round(beliefs, digits)])
     # A row as one item of bytes is sorted several times as fast as by columns. Adding zero makes
     # -0.0, which differs in its bytes, the same as 0.0.
     rows = np.ascontiguousarray(keys + 0.0).view(f"V{8 * keys.shape[1]}").ravel()

@@ -302,10 +302,7 @@ def _dense_values(
 
 def _interleaved(model: LatentMDP, dense: Floats) -> Floats:
     """Values (M, H, A, W) of the dense form as (H, S, A, M)."""
-    M, S, A, _ = model.dimensions
-    values = np.empty((model.n_layers, S, A, M))
-    bellman.interleave(dense, values)
-    return values
+    return np.ascontiguousarray(dense[..., : model.n_states].transpose(1, 3, 2, 0))
 
 
 def _row_values(

@@ -36,12 +36,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from latentmdp._util import Floats, Indices, Integers, arrays, require_choice
+from latentmdp._util import Floats, Integers, arrays, require_choice
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs import Sizes, Trajectories, require_trajectories, sizes_of
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import MarkovPolicy, UniformPolicy
-from latentmdp.spectral.kernels import count_windows, number_steps
 
 SamplingPolicy = UniformPolicy | MarkovPolicy | None
 
@@ -52,13 +51,15 @@ DENSE_ENTRIES = 1 << 25
 
 
 class Weighed(NamedTuple):
-    """Logs as the counting kernels read them, with the number and the weight of every step."""
+    """Every step of logs, with its importance weight and its place."""
 
-    states: Indices
-    offsets: Integers
-    counts: Integers
-    steps: Integers
-    weights: Floats
+    number: Integers  # (a Z + z) S + s', one of B = A Z S
+    weight: Floats
+    state: Integers
+    multiplicity: Floats  # of its episode
+    place: Integers  # of its state among those of the logs
+    before: Integers  # steps of its episode before it
+    left: Integers  # and those from it on
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +199,7 @@ def summary_moments(
     base, lengths = _base(sizes), (0, test_length)
     shape = summaries.shape[1] * sizes[0] * base, base**test_length
     tables = _counted(weighed, base, shape, lengths, False, summaries)
-    n_windows = weighed.counts @ np.maximum(logs.lengths - test_length, 0)
+    n_windows = logs.multiplicities() @ np.maximum(logs.lengths - test_length, 0)
     return _with_starts(logs, weighed, lengths, tables, int(n_windows))
 
 
@@ -267,26 +268,49 @@ def _counted(
 ) -> tuple[Floats, Table, Table]:
     """Histories, joint and through; the last two are sparse where they would be large.
 
-    Summaries, and the starts of episodes, have dense tables.
+    With p = 0 the history may be the whole past, summarised by k numbers: number j at state s
+    takes the place of a history and is numbered j S + s. Summaries, and the starts of episodes,
+    have dense tables. Sums run over episodes, then times.
     """
-    rows, columns = shape
-    dense = rows * columns <= DENSE_ENTRIES or lengths[0] == 0
-    room = 0 if dense else int(np.maximum(np.diff(weighed.offsets) - sum(lengths), 0).sum())
-    n = rows // base
-    histories, joint, through = (
-        np.zeros(size if dense else (0,) * len(size)) for size in ((n,), (n, columns), shape)
-    )
-    codes, values = np.empty((room, 4), np.int64), np.empty((room, 3))
-    summaries = np.ones((1, 1)) if summaries is None else summaries
-    tables = (histories, joint, through, codes, values)
-    used = count_windows(*weighed, base, lengths, first_only, summaries, *tables)
-    if dense:
-        return histories, joint, through
-    codes, values, histories = codes[:used], values[:used], np.zeros(n)
-    np.add.at(histories, codes[:, 0], values[:, 0])
-    near = coo_array((values[:, 1], tuple(codes[:, :2].T)), shape=(n, columns))
-    far = coo_array((values[:, 2], tuple(codes[:, 2:].T)), shape=shape)
-    return histories, csr_array(near), csr_array(far)
+    (p, q), (rows, columns) = lengths, shape
+    inside = weighed.left > p + q
+    first = np.flatnonzero(inside & (weighed.before == 0) if first_only else inside)
+    history, _ = _continued(weighed, base, weighed.state[first], first, p)
+    middle, nothing = first + p, np.zeros(first.size, np.int64)
+    near, near_weight = _continued(weighed, base, nothing, middle, q)
+    far, far_weight = _continued(weighed, base, nothing, middle + 1, q)
+    far_weight *= weighed.weight[middle]  # of the step in between, which is in both
+    counts = weighed.multiplicity[first, None]
+    if summaries is not None:
+        counts = counts * summaries[weighed.place[first]]
+    k, n = counts.shape[1], rows // base
+    history = np.add.outer(np.arange(k) * (n // k), history)
+    through = history * base + weighed.number[middle]
+
+    def table(row: Integers, column: Integers, weight: Floats, n_rows: int) -> Table:
+        values = (counts.T * weight).ravel()
+        places = (row.ravel(), np.tile(column, k))
+        if rows * columns > DENSE_ENTRIES and p > 0:
+            return csr_array(coo_array((values, places), shape=(n_rows, columns)))
+        flat = places[0] * columns + places[1]
+        return np.bincount(flat, values, n_rows * columns).reshape(n_rows, columns)
+
+    totals = np.asarray(np.bincount(history.ravel(), counts.T.ravel(), n), np.float64)
+    return totals, table(history, near, near_weight, n), table(through, far, far_weight, rows)
+
+
+def _continued(
+    weighed: Weighed, base: int, code: Integers, first: Integers, length: int
+) -> tuple[Integers, Floats]:
+    """Codes continued by the `length` steps from each first one on, and their importance weights.
+
+    Steps are digits to the base B; weights are products in the order of the steps.
+    """
+    weight = np.ones(first.size)
+    for j in range(length):
+        code = code * base + weighed.number[first + j]
+        weight *= weighed.weight[first + j]
+    return code, weight
 
 
 # -------------------------------------------------------------------- importance weights
@@ -326,12 +350,16 @@ def weigh_steps(logs: Trajectories, policy: SamplingPolicy) -> Weighed:
     logs.require_complete("counting windows")
     sizes = sizes_of(logs)
     table = policy_table(policy, sizes[0], sizes[1], int(logs.lengths.max(initial=1)))
-    steps, weights = np.empty(logs.n_steps, np.int64), np.empty(logs.n_steps)
-    visits, counts = np.zeros(table.shape), logs.multiplicities()
-    columns = (logs.states, logs.actions, logs.rewards, logs.offsets, counts)
-    number_steps(*columns, 1.0 / table, sizes, steps, weights, visits)
-    _require_likely(visits, table)
-    return Weighed(logs.states, logs.offsets, counts, steps, weights)
+    (S, A, Z), (episode, state, action, reward, next_state) = sizes, logs.steps()
+    begin, end = logs.offsets[episode], logs.offsets[episode + 1]
+    step = np.arange(logs.n_steps)
+    cell = (np.minimum(step - begin, len(table) - 1) * S + state) * A + action
+    count = logs.multiplicities()[episode].astype(np.float64)
+    visits = np.asarray(np.bincount(cell, count, table.size), np.float64)
+    _require_likely(visits.reshape(table.shape), table)
+    number = (action.astype(np.int64) * Z + reward) * S + next_state
+    where = (step + episode, step - begin, end - step)
+    return Weighed(number, (1.0 / table).ravel()[cell], state.astype(np.int64), count, *where)
 
 
 def _require_likely(visits: Floats, table: Floats) -> None:

@@ -35,7 +35,7 @@ from latentmdp.engines import blocks, run_blocks
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.logs import Episode, Sizes, Trajectories
 from latentmdp.policies import History
-from latentmdp.spectral.kernels import filter_states, sequence_value
+from latentmdp.spectral.kernels import filter_states
 
 AnyHistory = History | Episode | Sequence[Sequence[int]]
 
@@ -214,10 +214,10 @@ class PSR(Fielded):
         """
         logs = Trajectories.from_lists([states], [actions], [rewards])
         logs.require_sizes(*self.sizes)
-        first = self.starts[int(states[0])]
-        operators, normalisers = self._tables[0], self._tables[2]
-        columns = (logs.states, logs.actions, logs.rewards)
-        return float(sequence_value(operators, normalisers, first, self.sizes, *columns))
+        state = self.starts[int(states[0])]
+        for _, s, a, z, n in zip(*logs.steps()):
+            state = self.operators[s, a, n, z] @ state
+        return float(self.normalisers[int(states[-1])] @ state)
 
     @cached_property
     def _observables(self) -> Floats:

@@ -38,7 +38,6 @@ def play_episodes(
     *logs: Any,
 ) -> list[None]:
     """`play_episodes` of the CPU, for episodes whose contexts are drawn and which are all noted."""
-    from latentmdp._kernels import transpose
     from latentmdp.engines.cuda.kernels_episodes import Noted, rollout_kernel
 
     device, kernel = gpu(), rollout_kernel(_kind(chances, acting, likelihood))
@@ -58,9 +57,8 @@ def play_episodes(
         contexts[start:stop] = device.fetch(noted.contexts)
         lengths[start:stop] = device.fetch(noted.lengths)
         for log, target in zip(noted[2:], logs):
-            # target[i, t] = log[t, i], in blocks that stay in a core's cache
             both = (device.fetch(log), target[start:stop])
-            run_blocks(transpose, blocks(n, 1 << 12), threads, None, *both)
+            run_blocks(_transpose, blocks(n, 1 << 8), threads, None, *both)
     return []
 
 
@@ -134,6 +132,11 @@ def posteriors(
         wrong = np.flatnonzero(step >= 0)[:1]
         wrong_steps += [(start + int(i), int(step[i])) for i in wrong]
     return wrong_steps
+
+
+def _transpose(start: int, stop: int, log: Indices, target: Indices) -> None:
+    """target[i, t] = log[t, i] for some episodes, few enough to stay in a core's cache."""
+    target[start:stop] = log[:, start:stop].T
 
 
 def _kind(chances: Chances, acting: Acting, likelihood: Floats) -> RolloutKind:

@@ -4,7 +4,9 @@ Sums over episodes that threads add up as they come would differ from run to run
 in two steps: every thread weighs an episode and writes down its shares of the contexts; then, for
 every cell, the shares of the episodes where it occurs are read by a list made beforehand, and
 added. A list is cut into segments, a block of threads each: threads lie side by side along the
-contexts, and each `stream` of them adds every n-th entry. First states are cells as well.
+contexts, and each `stream` of them adds every n-th entry. First states are cells as well, and the
+logarithm of an episode's evidence is one more share: summed over all first states it is the
+log-likelihood.
 """
 
 import math
@@ -28,8 +30,7 @@ class WeighedEpisodes(NamedTuple):
     counts: NDArray[np.float64]  # (N,)
     P: NDArray[np.float64]  # (C, width)
     W: NDArray[np.float64]  # (S, width)
-    shares: NDArray[np.float64]  # (N, width)
-    logs: NDArray[np.float64]  # (N,)
+    shares: NDArray[np.float64]  # (N, width + 1): of the contexts, and the logarithm
 
 
 class Listed(NamedTuple):
@@ -37,11 +38,11 @@ class Listed(NamedTuple):
 
     places: NDArray[np.int32]  # the lists, one after the other
     begins: NDArray[np.int64]  # (segments + 1,)
-    shares: NDArray[np.float64]  # (N, width)
-    sums: NDArray[np.float64]  # (segments, width)
+    shares: NDArray[np.float64]  # (N, columns)
+    sums: NDArray[np.float64]  # (segments, columns)
     order: NDArray[np.int32]  # (segments,): those of a cell together
     ends: NDArray[np.int32]  # (cells + 1,)
-    out: NDArray[np.float64]  # (cells, width)
+    out: NDArray[np.float64]  # (cells, columns)
 
 
 @cuda.jit(device=True)
@@ -63,9 +64,9 @@ def add_halves(room, active, first, step, stride, lane):
 def weigh_kernel(width, lanes):
     """The compiled shares of episodes in `width` contexts, a thread an episode.
 
-    Thread p fills shares[p] (width,) and logs[p]. `lanes` neighbours lie interleaved, so that the
-    threads of a warp read neighbouring cells at every step. An episode that did not come (count 0)
-    has shares and a log of zero; one that no context explains has a log of minus infinity.
+    Thread p fills shares[p] (width + 1,). `lanes` neighbours lie interleaved, so that the threads
+    of a warp read neighbouring cells at every step. An episode that did not come (count 0) has
+    shares and a log of zero; one that no context explains has a log of minus infinity.
     """
 
     @cuda.jit
@@ -90,7 +91,7 @@ def weigh_kernel(width, lanes):
             log = -math.inf
             if total > 0.0:
                 factor, log = count / total, count * (scale + math.log(total))
-        weighed.logs[p] = log
+        weighed.shares[p, width] = log
         for m in range(width):
             weighed.shares[p, m] = share[m] * factor if factor > 0.0 else 0.0
 
@@ -140,28 +141,3 @@ def add_segments(listed):
     for k in range(listed.ends[x], listed.ends[x + 1]):
         total += listed.sums[listed.order[k], m]
     listed.out[x, m] = total
-
-
-@cache
-def total_kernel(threads):
-    """The compiled sums over parts of an array, a block of threads each.
-
-    Block b fills sums[b] with the sum of values[b size] .. values[(b + 1) size - 1]: thread i adds
-    every `threads`-th entry from i on, then threads are added by halves.
-    """
-
-    @cuda.jit
-    def add(pair, size):
-        values, sums = pair[0], pair[1]
-        room = cuda.shared.array(threads, np.float64)
-        thread = cuda.threadIdx.x
-        begin = cuda.blockIdx.x * size
-        total = 0.0
-        for k in range(begin + thread, min(begin + size, values.shape[0]), threads):
-            total += values[k]
-        room[thread] = total
-        add_halves(room, threads, thread, threads, 1, 0)
-        if thread == 0:
-            sums[cuda.blockIdx.x] = room[0]
-
-    return add

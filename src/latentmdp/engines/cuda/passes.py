@@ -10,27 +10,17 @@ the same bits every time; from those of the CPU they differ by rounding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import Floats, Indices, Integers
+from latentmdp._util import Floats, Indices, Integers, segments
 from latentmdp.engines.cuda.device import gpu
-from latentmdp.engines.threads import blocks, run_blocks
 
 _LANES = 32
 _CHUNK = 1 << 18
 _SEGMENT = 1 << 12
-_TOTAL_PART = 1 << 12
-
-
-class LoggedEpisodes(NamedTuple):
-    """Episodes as lists of cells, of any lengths."""
-
-    cells: NDArray[Any]  # (steps,)
-    offsets: Integers  # (N + 1,)
-    first: Indices  # (N,): the row of each beginning
 
 
 class EpisodePass:
@@ -39,7 +29,7 @@ class EpisodePass:
     Parameters
     ----------
     groups
-        The episodes, as `LoggedEpisodes` each; they are copied to the GPU once.
+        The cells, offsets and beginnings of episodes; they are copied to the GPU once.
     sizes
         (C, B, M): numbers of cells, of beginnings, and of contexts, for which memory is asked.
 
@@ -52,6 +42,8 @@ class EpisodePass:
     def __init__(
         self, groups: Sequence[tuple[NDArray[Any], Integers, Indices]], sizes: tuple[int, int, int]
     ) -> None:
+        from latentmdp._kernels import interleave_lanes
+
         self._gpu = gpu()
         n_cells, n_beginnings, n_contexts = sizes
         cells, offsets, first = zip(*groups)
@@ -67,11 +59,18 @@ class EpisodePass:
         needed += each * lengths.size
         what = f"the passes of EM over {lengths.size:,} different episodes"
         self._gpu.require_memory(needed, what)
-        ends = np.concatenate([[0], np.cumsum(lengths)])
-        joined = LoggedEpisodes(np.concatenate(cells), ends, np.concatenate(first))
-        self._order, put = order, self._gpu.put
-        self._episodes = put(_laid_out(joined, order, base, kind))
-        lists, self._n_segments = _lists(joined, order, n_cells, n_beginnings)
+        ends, joined = np.concatenate([[0], np.cumsum(lengths)]), np.concatenate(cells)
+        beginnings, sizes_in_order = np.concatenate(first)[order], lengths[order]
+        laid_out = np.zeros(max(int(base[-1]), 1), kind)
+        interleave_lanes(joined, ends, order, base[:-1], _LANES, laid_out)
+        put = self._gpu.put
+        held = (laid_out, base[:-1], sizes_in_order.astype(np.int32), beginnings)
+        self._order, self._episodes = order, put(held)
+        _, step = segments(ends, order)
+        occurring = np.concatenate([joined[step].astype(np.int64), n_cells + beginnings])
+        episode = np.repeat(np.arange(order.size, dtype=np.int32), sizes_in_order)
+        episode = np.concatenate([episode, np.arange(order.size, dtype=np.int32)])
+        lists, self._n_segments = _lists(occurring, episode, n_cells + n_beginnings)
         self._lists = put(lists)
         self._counts: dict[tuple[int, ...], tuple[Sequence[Floats], Any]] = {}
         self._rooms: tuple[Any, list[Any]] = (None, [])
@@ -93,23 +92,18 @@ class EpisodePass:
 
         (C, M), B, device, N = table.shape, len(first), self._gpu, self._order.size
         P, W = device.put((np.ascontiguousarray(table), np.ascontiguousarray(first)))
-        parts = -(-N // _TOTAL_PART)
-        shapes = ((N, M), (N,), (self._n_segments, M), (C + B, M), (parts,))
-        shares, logs, sums, out, totals = self._room(shapes)
-        held = (*self._episodes, self._multiplicities(counts), P, W, shares, logs)
+        shapes = ((N, M + 1), (self._n_segments, M + 1), (C + B, M + 1))
+        shares, sums, out = self._room(shapes)
+        held = (*self._episodes, self._multiplicities(counts), P, W, shares)
         device.launch(kernels.weigh_kernel(M, _LANES), N, kernels.WeighedEpisodes(*held))
-        streams = 2 if device.simulated else max(1, 512 // M)  # a block of 512 threads, about
+        streams = 2 if device.simulated else max(1, 512 // (M + 1))  # a block of 512 threads, about
         index, begins, order, ends = self._lists
         listed = kernels.Listed(index, begins, shares, sums, order, ends, out)
-        gather = kernels.gather_kernel(M, streams)
-        device.launch_blocks(gather, self._n_segments, M * streams, listed)
-        device.launch(kernels.add_segments, (C + B) * M, listed)
-        threads = 2 if device.simulated else 256
-        device.launch_blocks(
-            kernels.total_kernel(threads), parts, threads, (logs, totals), _TOTAL_PART
-        )
-        counts_by_row = device.fetch(out)
-        return counts_by_row[:C], counts_by_row[C:], float(np.sum(device.fetch(totals)))
+        gather = kernels.gather_kernel(M + 1, streams)
+        device.launch_blocks(gather, self._n_segments, (M + 1) * streams, listed)
+        device.launch(kernels.add_segments, (C + B) * (M + 1), listed)
+        rows = device.fetch(out)
+        return rows[:C, :M], rows[C:, :M], float(rows[C:, M].sum())
 
     def _room(self, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
         """Arrays that a pass writes to; taking memory for every pass would cost as much as it."""
@@ -125,43 +119,21 @@ class EpisodePass:
         return self._counts[key][1]
 
 
-def _laid_out(
-    logged: LoggedEpisodes, order: Integers, base: Integers, kind: np.dtype[Any]
-) -> tuple[NDArray[Any], ...]:
-    """Cells, base, lengths and first of `WeighedEpisodes`."""
-    from latentmdp._kernels import interleave_lanes
-
-    cells = np.zeros(max(int(base[-1]), 1), kind)
-    interleave_lanes(logged.cells, logged.offsets, order, base[:-1], _LANES, cells)
-    return cells, base[:-1], np.diff(logged.offsets)[order].astype(np.int32), logged.first[order]
-
-
-def _lists(
-    logged: LoggedEpisodes, order: Integers, n_cells: int, n_beginnings: int
-) -> tuple[tuple[NDArray[Any], ...], int]:
+def _lists(occurring: Integers, episode: Indices, n: int) -> tuple[tuple[NDArray[Any], ...], int]:
     """Index, begins, order and ends of `Listed`, and how many segments there are.
 
-    Cells come first, then beginnings. The lists run chunk by chunk over the episodes.
+    `occurring` are the cells (0 .. n - 1) that occur, and `episode` says where. The lists run
+    chunk by chunk over the episodes.
     """
-    from latentmdp._kernels import list_occurrences
-
-    chunks, n = blocks(order.size, _CHUNK), n_cells + n_beginnings
-    steps = np.concatenate([[0], np.cumsum(np.diff(logged.offsets)[order] + 1)])
-    index, ends = np.empty(int(steps[-1]), np.int32), np.empty((len(chunks), n), np.int64)
-
-    def work(start: int, stop: int) -> None:
-        part = index[steps[start] : steps[stop]]
-        held = (logged.cells, logged.offsets, logged.first, order, start, stop, n_cells)
-        list_occurrences(*held, ends[start // _CHUNK], part)
-
-    run_blocks(work, chunks)
-    begins = np.concatenate([np.zeros((len(chunks), 1), np.int64), ends], axis=1)
-    begins += steps[[start for start, _ in chunks]][:, None]
-    sizes = np.diff(begins, axis=1).ravel()
+    chunk = episode // _CHUNK
+    sizes = np.bincount(chunk * np.int64(n) + occurring, minlength=n)
+    # By chunk, then by cell: numbers of 16 bits are sorted in linear time.
+    narrow = [keys.astype(np.min_scalar_type(keys.max(initial=0))) for keys in (occurring, chunk)]
+    index = episode[np.lexsort(narrow)]
     pieces = -(-sizes // _SEGMENT)
     row = np.repeat(np.arange(sizes.size), pieces)
     piece = np.arange(row.size) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    first = begins[:, :-1].ravel()[row] + piece * _SEGMENT
+    first = (np.cumsum(sizes) - sizes)[row] + piece * _SEGMENT
     cell = row % n
     by_cell = np.argsort(cell, kind="stable").astype(np.int32)
     last = np.searchsorted(cell[by_cell], np.arange(n + 1)).astype(np.int32)
