@@ -73,6 +73,7 @@ OTHER = {
         "online/baselines.py: ThompsonPolicy.__call__": "chances of actions, summed over contexts",
         "planning/exact.py: _policy": "beliefs by state",
         "report/explanations.py: policy_graph": "visits of a policy's nodes",
+        "spectral/moments.py: weigh_steps": "by time as well as by cell",
     },
     "progress": {},
     "where work runs": {
