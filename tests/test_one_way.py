@@ -68,7 +68,7 @@ OTHER = {
         "logs/base.py: Logs._amounts": "sums of amounts, not counts",
         "logs/trajectories.py: Trajectories.deduplicate_with_inverse": "sums of multiplicities",
         "offline/logger.py: more_than_the_state": "a contingency table of a test",
-        "offline/off_policy.py: _marginal_policy": "by time as well as by cell",
+        "offline/off_policy.py: policy_by_context": "by time as well as by cell",
         "offline/solving.py: _value_in_model": "rewards by time",
         "online/baselines.py: ThompsonPolicy.__call__": "chances of actions, summed over contexts",
         "planning/exact.py: _policy": "beliefs by state",

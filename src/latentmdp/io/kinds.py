@@ -454,10 +454,10 @@ for _kind in (
         {
             **_each("number or NaN", "logged_mean", "logged_stderr"),
             "effective_size": _FLOATS,
-            **_each("object", "checks", "references"),
+            **_each("object", "checks", "references", "sensitivity"),
         },
         # the policy and the model are those of the plan and of the fit
-        optional=("policy", "model", "checks", "references"),
+        optional=("policy", "model", "checks", "references", "sensitivity"),
     ),
     Kind(
         "run",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         off_policy_value,
     )
     from latentmdp.offline.references import ConstantActions, Reference
+    from latentmdp.offline.sensitivity import Sensitivity
     from latentmdp.offline.solving import Solved, SolveWarning, solve
 else:
     from latentmdp._util import lazy_names

@@ -377,25 +377,25 @@ def _context_values(
     rewards: Floats,
 ) -> Floats:
     """Q_m,t(s, a) of the Markov policy that acts in context m as `policy` does, (H, M, S, A)."""
-    table = action_table(policy, model) if isinstance(policy, Policy) else None
-    if table is None:
-        table = _marginal_policy(model, policy, horizon, rng)
     M, S, A, _ = model.dimensions
     values = np.empty((horizon, M, S, A))
-    steps = backward_q(model, table, rewards, horizon)
+    steps = backward_q(model, policy_by_context(model, policy, horizon, rng), rewards, horizon)
     for t, (_, Q) in zip(range(horizon - 1, -1, -1), steps):
         values[t] = Q
     return values
 
 
-def _marginal_policy(
+def policy_by_context(
     model: LatentMDP, policy: AnyPolicy, horizon: int, rng: np.random.Generator
 ) -> Floats:
-    """P_m^pi(a_t = a | s_t = s) by simulation, (H, M, S, A), shrunk towards all times together.
+    """P_m^pi(a_t = a | s_t = s): the table of a Markov policy, (H or 1, S, A), or (H, M, S, A).
 
-    A Python function is slow, so fewer of its episodes are simulated. Errors of these shares cost
-    variance, not bias.
+    That of another policy is simulated, and shrunk towards all times together. A Python function is
+    slow, so fewer of its episodes are simulated. Errors of these shares cost variance, not bias.
     """
+    table = action_table(policy, model) if isinstance(policy, Policy) else None
+    if table is not None:
+        return table
     M, S, A, _ = model.dimensions
     episodes = 20_000 if isinstance(policy, Policy) else 1_000
     pooling = 5.0  # visits that the choice of actions at all times is worth at each time

@@ -7,7 +7,9 @@ same model; a bootstrap gives the bias and the interval (`offline.optimism_bias`
 4. Estimate the first steps a second time, from the logs without the model, by importance
 sampling (`offline.off_policy`).
 5. Check the fit: whether anything in the logs predicts beyond the model (`offline.checks`).
-6. Warn where a check fails, where the policy leaves the data, where the two estimates disagree, and
+6. Say how strong an unseen influence on the logger would have to be to undo the gain over it
+(`offline.sensitivity`).
+7. Warn where a check fails, where the policy leaves the data, where the two estimates disagree, and
 where the logs may not be what they were taken for (`offline.warnings`).
 """
 
@@ -53,7 +55,7 @@ from latentmdp.logs import Logs, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.checks import FitChecks, check_fit
-from latentmdp.offline.off_policy import LoggedEstimate, logged_estimate
+from latentmdp.offline.off_policy import LoggedEstimate, logged_estimate, policy_by_context
 from latentmdp.offline.optimism_bias import EPISODES, bootstrap_differences, corrected, value_in
 from latentmdp.offline.references import (
     ConstantActions,
@@ -63,6 +65,7 @@ from latentmdp.offline.references import (
     rule_value,
     rules,
 )
+from latentmdp.offline.sensitivity import Sensitivity, sensitivity
 from latentmdp.offline.warnings import (
     arms_warnings,
     fit_warnings,
@@ -117,6 +120,9 @@ class Solved(Result):
         each action taken always; the value of each, and what the policy gains over it.
     checks
         Checks of the fit, one row for each question; None in files of earlier versions.
+    sensitivity
+        How strongly something unseen must have influenced the logger to undo the gain over it;
+        None where the probabilities of its actions are known.
     seconds
         Wall-clock time.
     settings
@@ -138,6 +144,7 @@ class Solved(Result):
     warnings: tuple[str, ...] = ()
     references: tuple[Reference, ...] = ()
     checks: FitChecks | None = None
+    sensitivity: Sensitivity | None = None
     seconds: float = field(default=0.0, compare=False)
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -169,6 +176,7 @@ class Solved(Result):
             "final_states": list(self.final_states),
             "warnings": list(self.warnings),
             "checks": None if self.checks is None else self.checks.to_fields(),
+            "sensitivity": None if self.sensitivity is None else self.sensitivity.to_fields(),
             "references": {one.name: [*one.value, *one.gain] for one in self.references},
         }
 
@@ -176,6 +184,7 @@ class Solved(Result):
     def from_fields(cls, fields: dict[str, Any]) -> Self:
         """The outcome with these fields."""
         effective = float_field(fields, "effective_size", None)
+        checks, bounds = fields.get("checks"), fields.get("sensitivity")
         return cls(
             policy=fields["plan"].policy,
             plan=fields["plan"],
@@ -191,7 +200,8 @@ class Solved(Result):
                 Reference(name, Interval(*numbers[:3]), Interval(*numbers[3:]))
                 for name, numbers in fields.get("references", {}).items()
             ),
-            checks=FitChecks.from_fields(fields["checks"]) if fields.get("checks") else None,
+            checks=FitChecks.from_fields(checks) if checks else None,
+            sensitivity=Sensitivity.from_fields(bounds) if bounds else None,
             **{name: fields[name] for name in _PLAIN},
         )
 
@@ -219,6 +229,7 @@ class Solved(Result):
             "supported": Worded(self.supported, ""),
             "gain": Worded(self.gain, f"{self.gain} over the {reference}" if compared else ""),
             "references": Worded.lines([f"{one.name}: {one.value}" for one in self.references]),
+            "sensitivity": Worded(self.sensitivity, str(self.sensitivity or "")),
             "optimism_bias": Worded(self.optimism_bias, f"{self.optimism_bias:.3g}, taken off"),
             "first_steps": Worded({**vars(logged), "model": ours}, first if logged.steps else ""),
             "unsupported": Worded(
@@ -388,6 +399,11 @@ def solve(
         policy = plan.policy.with_weight_model(fit.weight_model)
         plan = dataclasses.replace(plan, policy=policy)
     checks = check_fit(logs, fit, generator)
+    unseen = None
+    if known_rows is None and some.propensities is None:
+        gain = next(one.gain for one in references if one.name == "logger")
+        table = policy_by_context(world, plan.policy, require_horizon(world, "a policy"), generator)
+        unseen = sensitivity(world, table, logger_rows, gain)
     messages = (
         *checks.warnings(),
         *(arms_warnings(in_model.value, switching) if arms else ()),
@@ -427,6 +443,7 @@ def solve(
         warnings=messages,
         references=references,
         checks=checks,
+        sensitivity=unseen,
         seconds=time.perf_counter() - began,
         settings=settings,
     )
