@@ -34,6 +34,7 @@ OTHER = {
         "instances/separated.py: _separated_rows": "the interval of a mixing weight",
         "logs/covariates.py: Encoder.of": "weighted means of covariates",
         "logs/long_table.py: reward_levels_of": "weighted means of rewards",
+        "report/groups.py: _Feature.against_others": "the shares of other contexts",
         "spectral/recovery.py: overall_agreement": "agreement of labels",
         "spectral/spectral_psr.py: SpectralPSR._basis": "scales of singular vectors",
     },

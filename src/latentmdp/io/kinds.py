@@ -422,7 +422,12 @@ for _kind in (
     Kind("robust-plan", "RobustPlan", lambda: planning.RobustPlan),
     Kind("plan", "Plan", lambda: planning.Plan),
     Kind("fit", "Fit", lambda: Fit),
-    Kind("context-selection", "ContextSelection", lambda: ContextSelection),
+    Kind(
+        "context-selection",
+        "ContextSelection",
+        lambda: ContextSelection,
+        optional=("individuals", "sizes", "entropy", "stability"),
+    ),
     Kind("psr", "PSR", lambda: spectral.PSR),
     Kind(
         "graph",

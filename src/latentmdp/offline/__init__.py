@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         OffPolicyWarning,
         off_policy_value,
     )
+    from latentmdp.offline.optimism_bias import StandardErrors
     from latentmdp.offline.references import ConstantActions, Reference
     from latentmdp.offline.sensitivity import Sensitivity
     from latentmdp.offline.solving import Solved, SolveWarning, solve

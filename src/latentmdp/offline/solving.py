@@ -56,7 +56,13 @@ from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.checks import FitChecks, check_fit
 from latentmdp.offline.off_policy import LoggedEstimate, logged_estimate, policy_by_context
-from latentmdp.offline.optimism_bias import EPISODES, bootstrap_differences, corrected, value_in
+from latentmdp.offline.optimism_bias import (
+    EPISODES,
+    StandardErrors,
+    bootstrap_differences,
+    corrected,
+    value_in,
+)
 from latentmdp.offline.references import (
     ConstantActions,
     Reference,
@@ -123,6 +129,8 @@ class Solved(Result):
     sensitivity
         How strongly something unseen must have influenced the logger to undo the gain over it;
         None where the probabilities of its actions are known.
+    standard_errors
+        Of the fitted model's parameters, by the same bootstrap; files leave them out.
     seconds
         Wall-clock time.
     settings
@@ -145,6 +153,7 @@ class Solved(Result):
     references: tuple[Reference, ...] = ()
     checks: FitChecks | None = None
     sensitivity: Sensitivity | None = None
+    standard_errors: StandardErrors | None = field(default=None, compare=False)
     seconds: float = field(default=0.0, compare=False)
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -205,6 +214,13 @@ class Solved(Result):
             **{name: fields[name] for name in _PLAIN},
         )
 
+    def _weights(self) -> Worded:
+        """The weights of the contexts with their standard errors."""
+        assert self.standard_errors is not None
+        pairs = zip(self.model.weights, self.standard_errors.weights)
+        words = ", ".join(f"{weight:.3g} ± {error:.2g}" for weight, error in pairs)
+        return Worded(self.model.weights, words if self.model.n_contexts > 1 else "")
+
     def __repr__(self) -> str:
         doubts = f", {plural(len(self.warnings), 'warning')}" if self.warnings else ""
         contexts = plural(self.model.n_contexts, "context")
@@ -225,6 +241,7 @@ class Solved(Result):
         )
         return {
             **{name: fitted[name] for name in ("contexts", "selection", "shared", "decisions")},
+            **({} if self.standard_errors is None else {"weights": self._weights()}),
             "value": Worded(self.value, promise),
             "supported": Worded(self.supported, ""),
             "gain": Worded(self.gain, f"{self.gain} over the {reference}" if compared else ""),
@@ -378,7 +395,7 @@ def solve(
         planner = ConstantActions()
     plan = planner.plan(tried)
     in_model = _value_in_model(world, plan.policy, hardly_seen(logs, fit, final), generator)
-    differences = bootstrap_differences(
+    differences, errors = bootstrap_differences(
         some,
         fit,
         planner,
@@ -444,6 +461,7 @@ def solve(
         references=references,
         checks=checks,
         sensitivity=unseen,
+        standard_errors=errors,
         seconds=time.perf_counter() - began,
         settings=settings,
     )
