@@ -181,7 +181,8 @@ def true_value(world, size, policy, model, episodes=20_000, seed=1, history=Fals
             action = session.act_indices()
         reward, state = world.step(patients, state, action, rng)
         total += reward
-        before, shown = action, seen()
+        before = action
+        shown = seen()
         if session is not None:
             session.observe(shown, reward)
     return float(total.mean())

@@ -462,7 +462,13 @@ for _kind in (
             **_each("object", "checks", "references", "sensitivity"),
         },
         # the policy and the model are those of the plan and of the fit
-        optional=("policy", "model", "checks", "references", "sensitivity"),
+        optional=("policy", "model", "checks", "references", "sensitivity", "standard_errors"),
+    ),
+    Kind(
+        "standard-errors",
+        "StandardErrors",
+        lambda: offline.StandardErrors,
+        optional=("transitions", "covariates"),
     ),
     Kind(
         "run",

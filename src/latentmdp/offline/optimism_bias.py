@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import stats
@@ -73,6 +73,15 @@ class StandardErrors(Result):
             None if column[0] is None else np.std(column, axis=0, ddof=1) for column in zip(*refits)
         ]
         return cls(*spreads)
+
+    def to_fields(self) -> dict[str, Any]:
+        """Every attribute by name."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_fields(cls, found: dict[str, Any]) -> Self:
+        """The errors with these fields."""
+        return cls(**{one.name: found.get(one.name) for one in fields(cls)})
 
 
 class Bootstrap(NamedTuple):

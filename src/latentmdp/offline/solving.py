@@ -130,7 +130,7 @@ class Solved(Result):
         How strongly something unseen must have influenced the logger to undo the gain over it;
         None where the probabilities of its actions are known.
     standard_errors
-        Of the fitted model's parameters, by the same bootstrap; files leave them out.
+        Of the fitted model's parameters, by the same bootstrap.
     seconds
         Wall-clock time.
     settings
@@ -153,7 +153,7 @@ class Solved(Result):
     references: tuple[Reference, ...] = ()
     checks: FitChecks | None = None
     sensitivity: Sensitivity | None = None
-    standard_errors: StandardErrors | None = field(default=None, compare=False)
+    standard_errors: StandardErrors | None = None
     seconds: float = field(default=0.0, compare=False)
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -177,7 +177,7 @@ class Solved(Result):
     def to_fields(self) -> dict[str, Any]:
         """Every field by name but for `policy`, which is the plan's, and `model`, the fit's."""
         return {
-            **{name: getattr(self, name) for name in ("plan", "fit", *_PLAIN)},
+            **{name: getattr(self, name) for name in ("plan", "fit", "standard_errors", *_PLAIN)},
             "value": list(self.value),
             "logged_mean": self.logged.mean,
             "logged_stderr": self.logged.stderr,
@@ -211,6 +211,7 @@ class Solved(Result):
             ),
             checks=FitChecks.from_fields(checks) if checks else None,
             sensitivity=Sensitivity.from_fields(bounds) if bounds else None,
+            standard_errors=fields.get("standard_errors"),
             **{name: fields[name] for name in _PLAIN},
         )
 
