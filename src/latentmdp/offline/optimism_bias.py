@@ -81,7 +81,8 @@ class StandardErrors(Result):
     @classmethod
     def from_fields(cls, found: dict[str, Any]) -> Self:
         """The errors with these fields."""
-        return cls(**{one.name: found.get(one.name) for one in fields(cls)})
+        values: dict[str, Any] = {one.name: found.get(one.name) for one in fields(cls)}
+        return cls(**values)
 
 
 class Bootstrap(NamedTuple):
