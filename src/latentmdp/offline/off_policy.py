@@ -37,8 +37,8 @@ skewness that a few large ratios cause. Episodes are resampled in random groups 
 sums keep their variance and their skewness.
 
 **A bound that needs no large sample** [thomas2015]. With rewards counted from the least that a step
-pays, the per-decision estimate of a group of episodes, X_g >= 0, has mean V whatever the ratios are,
-and min(X_g, c) a lower one. So by the empirical Bernstein bound [maurer2009] with probability
+pays, the per-decision estimate of a group of episodes, X_g >= 0, has mean V whatever the ratios
+are, and min(X_g, c) a lower one. So by the empirical Bernstein bound [maurer2009] with probability
 1 - delta, delta = 1 - confidence,
 
     V >= mean of min(X_g, c) - sqrt(2 v log(2/delta) / n) - 7 c log(2/delta) / (3 (n - 1)),
@@ -456,7 +456,7 @@ class _Sums:
 
     With G groups, K contexts and J quotients: `amounts` and `normalisers` (G, K, J), and `shares`
     (G, K) of each context. `sizes` (G,) are the episodes in each group, `totals` and `squares` (T,)
-    of the weights at each step. `above` (G,) are weighted rewards beyond the least that a step pays.
+    of the weights at each step. `above` (G,) are weighted rewards beyond the least of a step.
     """
 
     shape: _Shape
@@ -580,7 +580,7 @@ class _Sums:
         return mean - float(places[1]) * stderr, mean - float(places[0]) * stderr
 
     def lower_bound(self, confidence: float) -> float:
-        """What is earned beyond the least that steps pay, at least: an empirical Bernstein bound."""
+        """What is earned at least beyond the least of all steps: an empirical Bernstein bound."""
         groups = self.above[self.sizes > 0.0] / self.sizes[self.sizes > 0.0]
         chosen = groups.size // 5  # groups are in random order
         if chosen < 2 or groups.size - chosen < 2:
@@ -725,8 +725,8 @@ def _result(
     mean, stderr = sums.estimate()
     low, high = sums.interval(confidence, rng)
     low, high = min(mean, max(low, least)), max(mean, min(high, most))
-    # an episode that is over earns no more: the least of a step counts for it only if it is a loss
-    lower = max(least, least + sums.lower_bound(confidence))
+    # steps that were not seen pay the least, and what is paid beyond it is never negative
+    lower = least + sums.lower_bound(confidence)
     whole = shape.method == "importance"
     if steps == 0 or (whole and steps < shape.steps):
         low, high, stderr = least, most, float("inf")
