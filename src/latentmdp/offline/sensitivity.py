@@ -31,7 +31,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.optimize import brentq
 
-from latentmdp._util import Floats, Integers, Result, Worded
+from latentmdp._util import Floats, Integers, Result
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.outcomes import row_sums
@@ -58,14 +58,6 @@ class Sensitivity(Result):
     gains: Floats
     overturned: float
     doubtful: float
-
-    def facts(self) -> dict[str, Any]:
-        """In words, how strong an influence would have to be."""
-        return {
-            **super().facts(),
-            "gains": Worded(self.gains, ", ".join(f"{x:.4g}" for x in self.gains)),
-            "overturned": Worded(self.overturned, str(self)),
-        }
 
     def __str__(self) -> str:
         if self.overturned <= 1.0:
