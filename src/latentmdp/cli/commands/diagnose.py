@@ -49,7 +49,8 @@ def command(
             checks = lm.check_fit(content, getattr(fitted, "fit", fitted), seed)
         screen.result(file=file, model=model, seed=seed, **checks.facts())
         rows = [(check.name, *row[1:]) for check, row in zip(checks, checks.rows())]
-        screen.table(str(file), ("check", "statistic", "verdict"), rows, words=("check", "verdict"))
+        title = f"{file}: what predicts beyond the model"
+        screen.table(title, ("check", "statistic", "verdict"), rows, words=("check", "verdict"))
         return
     if isinstance(content, lm.LatentMDP):
         more, acting = (
