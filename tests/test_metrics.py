@@ -65,3 +65,22 @@ def test_clustering_accuracy_refuses_what_are_no_labels(
 def test_regret_is_measured_against_the_oracle_guarantee() -> None:
     np.testing.assert_allclose(lm.regret([1.0, 2.0], 3.0), [2.0, 3.0])
     np.testing.assert_allclose(lm.regret([1.0, 2.0], 3.0, (0.5, 0.25)), [0.25, -0.5])
+
+
+def test_the_adjusted_rand_index_counts_pairs() -> None:
+    """Against its definition over all pairs, and its mean over shuffled labels, which is 0."""
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 3, 30), rng.integers(0, 4, 30)
+    pairs = np.triu_indices(30, 1)
+    same_a, same_b = (x[pairs[0]] == x[pairs[1]] for x in (a, b))
+    expected = same_a.sum() * same_b.sum() / same_a.size
+    index = ((same_a & same_b).sum() - expected) / ((same_a.sum() + same_b.sum()) / 2 - expected)
+    assert lm.adjusted_rand_index(a, b) == pytest.approx(index)
+    counts = rng.integers(1, 4, 30)
+    assert lm.adjusted_rand_index(a, b, counts) == pytest.approx(
+        lm.adjusted_rand_index(np.repeat(a, counts), np.repeat(b, counts))
+    )
+    assert lm.adjusted_rand_index(a, (a + 1) % 3) == 1.0
+    assert lm.adjusted_rand_index(np.zeros(5, int), np.zeros(5, int)) == 1.0
+    shuffled = [lm.adjusted_rand_index(a, rng.permutation(b)) for _ in range(400)]
+    assert abs(np.mean(shuffled)) < 4 * np.std(shuffled) / 20

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from latentmdp.instances import make
     from latentmdp.io import load, save
     from latentmdp.logs import LogFiles, Trajectories, open_logs
-    from latentmdp.metrics import clustering_accuracy, model_error, regret
+    from latentmdp.metrics import adjusted_rand_index, clustering_accuracy, model_error, regret
     from latentmdp.model import LatentMDP
     from latentmdp.offline import check_fit, off_policy_value, solve
     from latentmdp.online import LUCRL, Bonus, Run, VarianceBonus, learn

@@ -74,6 +74,16 @@ class ContextSelection(Result):
         error of that (0 for the best).
     statement
         In words, how sure the choice is.
+    individuals
+        How many there are, for BIC.
+    sizes : (candidates, largest candidate)
+        The weights of the contexts of each mixture, largest first; zero beyond their number.
+    entropy
+        How surely individuals belong to one context: 1 if all do, 0 if nothing is known; one minus
+        the mean entropy of p(m | individual) over its maximum, log M.
+    stability
+        How alike the groups are that fits to different parts of the individuals find: the mean
+        adjusted Rand index of their labels for all individuals. NaN where contexts are the same.
     models
         The mixtures fitted to all episodes, one for each candidate: good starts, not final fits.
     """
@@ -86,6 +96,10 @@ class ContextSelection(Result):
     held_out_loss: Floats
     held_out_error: Floats
     statement: str
+    individuals: int = 0
+    sizes: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    entropy: Floats = field(default_factory=lambda: np.zeros(0))
+    stability: Floats = field(default_factory=lambda: np.zeros(0))
     models: tuple[LatentMDP, ...] = field(default=(), compare=False)
 
     @property
@@ -93,15 +107,43 @@ class ContextSelection(Result):
         """The mixture with the number of contexts chosen."""
         return self.models[self.candidates.index(self.n_contexts)]
 
+    @property
+    def aic(self) -> Floats:
+        """Akaike's criterion of each candidate, -2 log L + 2 k; the lowest is the best."""
+        return 2.0 * (self.n_parameters - self.log_likelihood)
+
+    @property
+    def bic(self) -> Floats:
+        """Schwarz's criterion of each candidate, -2 log L + k log(individuals)."""
+        return self.n_parameters * np.log(max(self.individuals, 1)) - 2.0 * self.log_likelihood
+
+    def rows(self) -> list[dict[str, str]]:
+        """The evidence in words, a candidate in a row, by heading.
+
+        Log-likelihoods held out are of an individual, what is lost by them is of all.
+        """
+        rows, two_digits = [], ["-" if np.isnan(x) else f"{x:.2f}" for x in self.stability]
+        for k, M in enumerate(self.candidates):
+            row = {
+                "contexts": f"{M}{' (chosen)' if self.n_contexts == M else ''}",
+                "held-out": f"{self.held_out[k]:.4f}",
+                "loss": f"{self.held_out_loss[k]:.1f} ± {self.held_out_error[k]:.1f}",
+                "log-likelihood": f"{self.log_likelihood[k]:.1f}",
+            }
+            if self.individuals:  # not in files of earlier versions
+                row |= {"AIC": f"{self.aic[k]:.1f}", "BIC": f"{self.bic[k]:.1f}"}
+                row |= {"entropy": f"{self.entropy[k]:.2f}", "stability": two_digits[k]}
+                row["sizes"] = ", ".join(f"{size:.2f}" for size in self.sizes[k, :M])
+            rows.append(row)
+        return rows
+
     def table(self) -> str:
         """The evidence as plain text, one candidate per line."""
-        lines = ["contexts  held-out, an individual  lost against the best  log-likelihood"]
-        for k, M in enumerate(self.candidates):
-            loss = f"{self.held_out_loss[k]:.1f} ± {self.held_out_error[k]:.1f}"
-            total = self.log_likelihood[k]
-            mark = " <- chosen" if self.n_contexts == M else ""
-            lines.append(f"{M:8d}  {self.held_out[k]:23.4f}  {loss:>21}  {total:14.1f}{mark}")
-        return "\n".join([*lines, self.statement])
+        rows = self.rows()
+        lines = [list(rows[0]), *(list(row.values()) for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*lines)]
+        text = ["  ".join(cell.rjust(w) for cell, w in zip(line, widths)) for line in lines]
+        return "\n".join([*text, self.statement])
 
     def facts(self) -> dict[str, Any]:
         """The choice, what each candidate loses, and how sure it is."""
@@ -112,6 +154,7 @@ class ContextSelection(Result):
         return {
             "contexts": self.n_contexts,
             "held_out_loss": Worded(self.held_out_loss, losses),
+            "stability": self.stability,
             "statement": self.statement,
         }
 

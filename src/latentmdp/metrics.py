@@ -16,6 +16,7 @@ from latentmdp.model import LatentMDP
 
 __all__ = [
     "Interval",
+    "adjusted_rand_index",
     "clustering_accuracy",
     "last_tenth",
     "mean_return",
@@ -48,6 +49,32 @@ def model_error(true: LatentMDP, estimate: LatentMDP, *, per_cell: bool = False)
 
 def clustering_accuracy(contexts: ArrayLike, labels: ArrayLike) -> float:
     """Share of episodes whose label is right under the best matching of labels to contexts."""
+    table = _contingency(contexts, labels)
+    return float(table[linear_sum_assignment(table, maximize=True)].sum() / table.sum())
+
+
+def adjusted_rand_index(
+    contexts: ArrayLike, labels: ArrayLike, counts: ArrayLike | None = None
+) -> float:
+    """Agreement of two groupings [hubert1985]: 1 if they are the same, 0 on average by chance.
+
+    Of all pairs of episodes, those that both groupings put together, less what is expected of
+    groups of these sizes, over the most that there could be beyond that. An episode is counted as
+    often as `counts` says.
+    """
+    table = _contingency(contexts, labels, counts)
+    together, rows, columns, pairs = (
+        float((n * (n - 1.0)).sum()) / 2.0
+        for n in (table, table.sum(axis=1), table.sum(axis=0), table.sum())
+    )
+    expected = rows * columns / max(pairs, 1.0)
+    most = (rows + columns) / 2.0
+    # Both are one group, or both are single episodes: the same grouping.
+    return 1.0 if most == expected else (together - expected) / (most - expected)
+
+
+def _contingency(contexts: ArrayLike, labels: ArrayLike, counts: ArrayLike | None = None) -> Floats:
+    """How often each context goes with each label."""
     truth = arrays.as_integers("contexts", contexts, np.int64)
     groups = arrays.as_integers("labels", labels, np.int64)
     if truth.shape != groups.shape:
@@ -57,9 +84,8 @@ def clustering_accuracy(contexts: ArrayLike, labels: ArrayLike) -> float:
     if truth.size == 0:
         raise ValueError("contexts and labels must not be empty")
     table = np.zeros((int(truth.max()) + 1, int(groups.max()) + 1))
-    np.add.at(table, (truth, groups), 1.0)
-    matched = table[linear_sum_assignment(table, maximize=True)].sum()
-    return float(matched / truth.size)
+    np.add.at(table, (truth, groups), 1.0 if counts is None else np.asarray(counts))
+    return table
 
 
 def regret(

@@ -35,7 +35,11 @@ def test_the_number_of_contexts_is_found(separated: lm.LatentMDP) -> None:
     assert selection.statement.startswith(("Sure: 3 contexts", "Fairly sure: 3 contexts"))
     assert selection.candidates == (1, 2, 3, 4, 5)
     assert selection.table().count("\n") == 6
-    assert "<- chosen" in selection.table().splitlines()[3]
+    assert "3 (chosen)" in selection.table().splitlines()[3]
+    assert selection.stability[2] > 0.8
+    assert selection.bic[2] - selection.aic[2] == pytest.approx(
+        selection.n_parameters[2] * (np.log(len(short) + len(long)) - 2.0)
+    )
     assert (np.diff(selection.log_likelihood[:3]) > 0.0).all()
     assert (np.diff(selection.held_out[:3]) > 0.0).all()
     assert selection.held_out_loss.min() == selection.held_out_error[2] == 0.0

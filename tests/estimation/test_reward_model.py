@@ -5,6 +5,7 @@ import pytest
 
 import latentmdp as lm
 from latentmdp.estimation.reward_model import choose_reward_model, preferred_reward_model
+from latentmdp.fit import FitWarning
 from latentmdp.testing import random_model
 
 
@@ -88,3 +89,22 @@ def test_what_is_given_about_rewards_stays() -> None:
     one_value = [lm.Trajectories.from_lists([[0, 1]], [[0]], [[0]])]
     assert choose_reward_model(one_value, 2, "auto", rng) == "state-action"
     assert rng.random() == untouched.random()
+
+
+def test_rewards_of_last_rows_are_used_without_next_states() -> None:
+    """All is paid in the last row, whose next state no row tells: 0.6 after action 1, 0.2 after 0.
+
+    The value of uniform actions is 0.4; of 2,000 episodes the standard error is 0.011.
+    """
+    rng = np.random.default_rng(0)
+    n, T = 2_000, 3
+    states, actions, paid = rng.integers(0, 3, (n, T)), rng.integers(0, 2, (n, T)), np.zeros((n, T))
+    paid[:, -1] = rng.random(n) < np.where(actions[:, -1] == 1, 0.6, 0.2)
+    table = {"episode": np.repeat(np.arange(n), T), "t": np.tile(np.arange(T), n)}
+    columns = {"state": states, "action": actions, "reward": paid}
+    logs = lm.Trajectories.from_table(table | {k: v.ravel() for k, v in columns.items()})
+    fit = lm.initialize(None, logs, 1, rng=0)
+    value = lm.evaluate(fit.model, lm.UniformPolicy()).mean
+    assert abs(value - 0.4) < 4 * 0.011
+    with pytest.warns(FitWarning, match="rewards of last steps"):
+        lm.initialize(None, logs, 1, rng=0, reward_model="transition")

@@ -402,7 +402,7 @@ def test_a_foreign_parquet_file(tmp_path):
         ({"episode": [0, None, 1]}, "column 'episode' is empty or NaN in row 1"),
         ({"state": ["a", "b", "c"]}, "column 'next_state' holds 1 in row 0, a number, while"),
         ({"state": [[0], [1], [2]]}, "column 'state' must be one-dimensional"),
-        ({"t": [0, 2, 0]}, "episode 0, step 1: t is 2"),
+        ({"t": [0, 0, 0]}, "episode 0, step 1: t is 0"),
         ({"next_state": [5, 2, 0]}, "episode 0, step 0: next_state is 5"),
         ({"reward": [0.0, float("inf"), 0.0]}, "column 'reward' is inf in row 1"),
     ],

@@ -7,7 +7,7 @@ import pytest
 
 import latentmdp as lm
 from latentmdp.estimation import cut_short
-from latentmdp.offline.checks import _Past, _scores, _Setting
+from latentmdp.offline.checks import _Past, _scores, _Setting, _state_values
 
 UNIFORM = np.full((2, 2), 0.5)
 
@@ -40,11 +40,12 @@ def test_residuals_are_those_of_a_filter_written_by_hand() -> None:
             belief = weights / weights.sum()
             assert seeing[k] == pytest.approx(belief)
             for f in range(len(outcome.names)):
-                # f = [s' = 0], [s' = 1], r, r [s' = 0], r [s' = 1]
+                # f = [s' = 0], [s' = 1], the value of s', r, r [s' = 0], r [s' = 1]
                 table = np.zeros((2, 2))
                 for n in range(2):
                     for r in range(2):
-                        table[n, r] = [n == 0, n == 1, r, r * (n == 0), r * (n == 1)][f]
+                        value = setting.values[n]
+                        table[n, r] = [n == 0, n == 1, value, r, r * (n == 0), r * (n == 1)][f]
                 chances = np.einsum("m,mnz->nz", belief, joint[:, s, a].reshape(2, 2, 2))
                 mean = (chances * table).sum()
                 assert outcome.values[k, f] == table[s2, z]
@@ -83,6 +84,19 @@ def test_every_statistic_has_mean_0_and_variance_1_in_the_model_itself() -> None
     assert z.shape[1] > 150
     assert np.abs(z.mean(axis=0)).max() < 4.5 / np.sqrt(200)
     assert np.abs(z.var(axis=0) - 1.0).max() < 4.5 * np.sqrt(2 / 200) * 1.5  # tails are not normal
+
+
+def test_values_of_states_are_what_the_logger_earns_from_them() -> None:
+    """By matrix powers: the mean over t of sum_{k < H - t} P^k r, contexts by weight."""
+    model, H = model_of(np.random.default_rng(9)), 4
+    rows = np.random.default_rng(8).dirichlet(np.ones(2), (2, 2))
+    by_context = []
+    for m in range(2):
+        P = np.einsum("sa,san->sn", rows[m], model.transitions[m])
+        r = np.einsum("sa,sa->s", rows[m], model.mean_rewards()[m])
+        ahead = [np.linalg.matrix_power(P, k) @ r for k in range(H)]
+        by_context.append(np.mean(np.cumsum(ahead, axis=0), axis=0))
+    assert _state_values(model, rows, H) == pytest.approx(model.weights @ np.array(by_context))
 
 
 def test_false_alarms_are_as_rare_as_stated() -> None:
@@ -142,9 +156,17 @@ def differs(states, actions, t, frail):
     return np.where(frail, -0.2, 0.2)
 
 
+def regimes(states, actions, t, frail):
+    """What helps is drawn anew with probability .2 a step; `frail` is which of the two it is."""
+    drawn = np.random.default_rng(t).random(frail.size) < 0.2
+    frail[drawn] = ~frail[drawn]
+    return np.where(actions[:, t] == frail, 0.4, -0.4)
+
+
 @pytest.mark.parametrize(
     ("effect", "name"),
     [
+        (regimes, "the last step"),
         (repeats, "the previous action"),
         (repeats, "the time since the action"),
         (remembers, "the previous state"),

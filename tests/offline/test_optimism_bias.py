@@ -74,9 +74,14 @@ def test_the_mean_difference_is_the_expected_optimism(
     """
     logs = logged() if lengths == "equal" else cut_short(logged(30), np.repeat([2, 1], [10, 20]))
     assert logs.n_steps == PULLS
-    found = bootstrap_differences(
+    found, errors = bootstrap_differences(
         logs, known(odds, logs), PLANNER, UNIFORM, np.array([False]), 300, np.random.default_rng(1)
     )
+    # The standard error of a mean of about half of the pulls is that of a binomial share, within 4
+    # standard errors of a standard deviation of 300, and pseudo-counts shrink it a little.
+    binomial = [math.sqrt(p * (1 - p) / (PULLS / 2)) for p in odds]
+    np.testing.assert_allclose(errors.rewards[0, 0], binomial, rtol=0.25)
+    assert errors.weights == pytest.approx(0.0)
     mean, deviation = (HORIZON * x for x in expected_optimism(odds))
     assert abs(found.mean() - mean) < 4 * deviation / math.sqrt(300)
     assert found.std() == pytest.approx(deviation, rel=0.25)
@@ -94,7 +99,7 @@ def test_simulated_values_give_the_same_bias_as_exact_ones() -> None:
             np.array([False]),
             20,
             np.random.default_rng(2),
-        )
+        ).differences
         for planner in (PLANNER, lm.QMDP())
     )
     noise = math.sqrt(2 * HORIZON * 0.25 / 20_000)
@@ -108,7 +113,7 @@ def test_merged_episodes_are_as_many_episodes() -> None:
     found = [
         bootstrap_differences(
             part, known((0.5, 0.6), logs), PLANNER, UNIFORM, np.array([False]), 3, rng
-        )
+        ).differences
         for part, rng in ((logs, np.random.default_rng(0)), (merged, np.random.default_rng(0)))
     ]
     np.testing.assert_array_equal(*found)

@@ -21,9 +21,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy.special import entr
 
 from latentmdp._util import Floats, RNGLike, arrays, as_generator, plural
 from latentmdp.engines import Engine, as_engine
@@ -51,6 +53,7 @@ from latentmdp.estimation.likelihood import MixtureLikelihood, Parameters, Pseud
 from latentmdp.estimation.reward_model import choose_reward_model, require_reward_model
 from latentmdp.fit import ContextSelection, FitWarning
 from latentmdp.logs import Logs
+from latentmdp.metrics import adjusted_rand_index
 from latentmdp.model import RewardModel
 
 MAX_CONTEXTS = 10
@@ -60,6 +63,10 @@ nothing, so the limit only bounds the time where every further context helps a l
 FEW_CONTEXTS = 2
 """What contexts share is decided before their number is known, by fits with so many: enough to see
 what differs between contexts."""
+
+_UNSTABLE, _STABLE = 0.5, 0.8
+"""Adjusted Rand indices below which groups are called not sure, and from which on sure. By the
+usual reading [steinley2004] 0.65 is moderate, 0.8 good agreement."""
 
 
 def may_show_contexts(logs: Sequence[Logs]) -> bool:
@@ -352,9 +359,12 @@ class ContextSearch:
         """The evidence of all candidates, and what goes with the choice."""
         choice, losses = self.choice(), self.losses()
         models, log_likelihood, n_parameters = [], [], []
+        certainty, stability = np.ones(len(self.candidates)), np.ones(len(self.candidates))
         shares = np.broadcast_to(1.0, (sum(map(len, self.problem.logs)), 1))
-        for candidate in self.candidates:
+        for k, candidate in enumerate(self.candidates):
             likelihood = _at(self.problem.likelihood, candidate)
+            if candidate.n_contexts > 1:
+                certainty[k], stability[k] = self._groups(candidate, likelihood)
             point = max(candidate.points, key=likelihood.log_likelihood)
             point = _climbed(likelihood, likelihood.mixed(point))
             estimate = self.problem.estimate(likelihood, point)
@@ -363,10 +373,13 @@ class ContextSearch:
             n_parameters.append(likelihood.n_parameters)
             if candidate is choice and candidate.n_contexts > 1:
                 shares = estimate.shares(self.problem.logs, likelihood.engine)
-        statement = self._statement(losses)
+        statement = self._statement(losses, stability)
         report(statement)
         if statement.startswith("Not sure"):
             warnings.warn(statement, FitWarning, stacklevel=3)
+        sizes = np.zeros((len(models), models[-1].n_contexts))
+        for row, model in zip(sizes, models):
+            row[: model.n_contexts] = np.sort(model.weights)[::-1]
         totals = np.array([one.scores @ self.folds.weights for one in self.candidates])
         selection = ContextSelection(
             n_contexts=choice.n_contexts,
@@ -377,17 +390,50 @@ class ContextSearch:
             held_out_loss=np.array([loss.nats for loss in losses]),
             held_out_error=np.array([loss.error for loss in losses]),
             statement=statement,
+            individuals=sum(part.n_individuals for part in self.problem.logs),
+            sizes=sizes,
+            entropy=certainty,
+            stability=stability,
             models=tuple(models),
         )
         decisions = [*(self.decisions if choice.n_contexts > 1 else ()), logger]
         words = tuple(str(decision) for decision in decisions if decision is not None)
         return ChosenContexts(selection, choice.strengths, words, shares)
 
-    def _statement(self, losses: list[Gain]) -> str:
+    def _groups(self, candidate: Candidate, likelihood: MixtureLikelihood) -> tuple[float, float]:
+        """How surely individuals belong to one context, and how alike the groups of folds are.
+
+        Every fold has a fit of its own, from starts of its own, that did not see a part of the
+        individuals: labels that depend on either differ between them.
+        """
+        logs: list[Logs] = [part.held() for part in self.problem.logs]
+        held = [part.read() for part in logs]
+        counts = np.concatenate([one.multiplicities() for one in held])
+        goes_on = [one.continues for one in held if one.continues is not None]
+        if goes_on:  # an individual counts once, whatever its segments
+            counts = counts * ~np.concatenate(goes_on)
+        shares = [
+            self.problem.estimate(likelihood, likelihood.mixed(point)).shares(logs, None)
+            for point in candidate.points
+        ]
+        unsure = counts @ np.mean([entr(one).sum(axis=1) for one in shares], axis=0)
+        labels = [one.argmax(axis=1) for one in shares]
+        agreement = [adjusted_rand_index(a, b, counts) for a, b in combinations(labels, 2)]
+        most = np.log(candidate.n_contexts) * max(counts.sum(), 1)
+        certainty = max(0.0, 1.0 - float(unsure / most))
+        alike = certainty < 1e-6  # contexts that are the same have no members to compare
+        return certainty, float("nan") if alike else float(np.mean(agreement))
+
+    def _statement(self, losses: list[Gain], stability: Floats) -> str:
         """How sure the choice is, in words."""
         best, tried = self.best(), len(losses)
         choice = self.choice().n_contexts - self.least
         what = plural(self.least + choice, "context")
+        if stability[choice] < _UNSTABLE:
+            return (
+                f"Not sure: {what}, but who belongs to which changes with the data: fits to other "
+                f"parts of the individuals agree to {stability[choice]:.2f} (adjusted Rand index)."
+            )
         if choice == tried - 1 and tried > 1:
             return (
                 f"Not sure: {what}, the most that were tried, still predict better; there may be "
@@ -398,11 +444,14 @@ class ContextSearch:
                 f"Not sure: {what}, within half a standard error of {best.n_contexts}; they lose "
                 f"{losses[choice]}."
             )
+        if choice == 0 and np.isnan(stability[1:]).all() and tried > 1:
+            return f"Fairly sure: {what}; nothing was found that tells individuals apart."
         neighbours = [k for k in (choice - 1, choice + 1) if 0 <= k < tried]
         losers = ", ".join(f"{self.least + k} lose {losses[k]}" for k in neighbours)
         below = [loss for loss in losses[:choice] if loss.nats <= 2.0 * loss.error]
         above = [loss for loss in losses[choice + 1 :] if loss.nats <= loss.error]
-        word = "Fairly sure" if below or above else "Sure"
+        clear = not below and not above and not stability[choice] < _STABLE
+        word = "Sure" if clear else "Fairly sure"
         how = "best" if self.candidates[choice] is best else f"as well as {best.n_contexts}"
         predict = f"{'predict' if self.least + choice > 1 else 'predicts'} unseen individuals {how}"
         return f"{word}: {what} {predict}; {losers}." if losers else f"{word}: {what} {predict}."

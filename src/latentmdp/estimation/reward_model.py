@@ -11,6 +11,7 @@ what the logs show: where a reward is a function of the next state there is none
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -19,7 +20,7 @@ import numpy as np
 from latentmdp._util import Floats, Integers, require_choice
 from latentmdp.engines import Engine
 from latentmdp.estimation.em import EM
-from latentmdp.fit import without_fit_warnings
+from latentmdp.fit import FitWarning, without_fit_warnings
 from latentmdp.logs import Logs, listed_logs, occurring_cells, sizes_of
 from latentmdp.model import RewardModel
 
@@ -43,7 +44,9 @@ def preferred_reward_model(logs: Logs | Sequence[Logs], responsibilities: Floats
     gain = float(counts[occurs] @ (whole + by_pair - by_transition - by_reward))
     n_cells, n_pairs, n_transitions, n_rewards = (np.unique(key).size for key in keys)
     further = counts.shape[1] * (n_cells - n_transitions - n_rewards + n_pairs)
-    return "transition" if gain > 0.5 * further * np.log(counts.sum()) else "state-action"
+    price = 0.5 * further * np.log(counts.sum())
+    rounding = 1e-9 * counts.sum()  # where nothing differs the gain is 0 up to this
+    return "transition" if gain > price + rounding else "state-action"
 
 
 def _totals(keys: Integers, counts: Floats) -> Floats:
@@ -66,6 +69,13 @@ def choose_reward_model(
 
     `report` is called with a line for the decision.
     """
+    if reward_model == "transition" and any(part.lacks.ends for part in logs):
+        warnings.warn(
+            "rewards of last steps whose next state is missing say nothing, as rewards depend "
+            'on it here: give next_state, or reward_model="state-action"',
+            FitWarning,
+            stacklevel=3,
+        )
     if reward_model != "auto":
         return reward_model
     if max(part.n_rewards for part in logs) == 1:

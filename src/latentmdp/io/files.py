@@ -183,8 +183,11 @@ def _format(path: Path) -> ModuleType:
     suffix, formats = path.suffix.lower(), dict(_FORMATS)
     if suffix not in formats:  # those of tables import pyarrow, which is slow
         from latentmdp.io import csv_table, parquet
+        from latentmdp.logs import frames
 
         formats |= {".csv": csv_table, ".parquet": parquet}
+        if frames.table_suffix(path) in frames.CSV_SUFFIXES:
+            return csv_table
     if suffix not in formats:
         raise FormatError(f"{path}: unknown suffix {suffix!r}; known: {', '.join(sorted(formats))}")
     return formats[suffix]

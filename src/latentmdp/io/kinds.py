@@ -422,7 +422,12 @@ for _kind in (
     Kind("robust-plan", "RobustPlan", lambda: planning.RobustPlan),
     Kind("plan", "Plan", lambda: planning.Plan),
     Kind("fit", "Fit", lambda: Fit),
-    Kind("context-selection", "ContextSelection", lambda: ContextSelection),
+    Kind(
+        "context-selection",
+        "ContextSelection",
+        lambda: ContextSelection,
+        optional=("individuals", "sizes", "entropy", "stability"),
+    ),
     Kind("psr", "PSR", lambda: spectral.PSR),
     Kind(
         "graph",
@@ -454,10 +459,16 @@ for _kind in (
         {
             **_each("number or NaN", "logged_mean", "logged_stderr"),
             "effective_size": _FLOATS,
-            **_each("object", "checks", "references"),
+            **_each("object", "checks", "references", "sensitivity"),
         },
         # the policy and the model are those of the plan and of the fit
-        optional=("policy", "model", "checks", "references"),
+        optional=("policy", "model", "checks", "references", "sensitivity", "standard_errors"),
+    ),
+    Kind(
+        "standard-errors",
+        "StandardErrors",
+        lambda: offline.StandardErrors,
+        optional=("transitions", "covariates"),
     ),
     Kind(
         "run",

@@ -10,6 +10,8 @@ used.
 
 from __future__ import annotations
 
+import codecs
+import gzip
 import re
 from collections.abc import Collection, Mapping, Sequence
 from io import BytesIO
@@ -44,7 +46,7 @@ def values_or_labels(name: str, column: Any, *, as_labels: bool = False) -> Valu
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)
     if number and not as_labels:
         return Values(floats(name, cells), None)
-    codes, labels = coded(_texts(cells))
+    codes, labels = coded(label_texts(cells))
     return Values(np.where(codes < 0, np.nan, codes.astype(np.float64)), labels)
 
 
@@ -54,7 +56,7 @@ def numbered(*columns: Any) -> tuple[list[Integers], tuple[str, ...] | None, int
     Integers that are exactly 0 .. n-1 stay as they are and have no names. Other integers are named
     in rising order, and texts in natural order: `bed2` comes before `bed10`.
     """
-    cells = [_texts(column) for column in columns]
+    cells = [label_texts(column) for column in columns]
     if not all(pa.types.is_integer(column.type) for column in cells):
         *codes, names = coded(*cells)
         return codes, names, len(names)
@@ -66,7 +68,7 @@ def numbered(*columns: Any) -> tuple[list[Integers], tuple[str, ...] | None, int
     return np.split(index.ravel().astype(np.int64), ends), called, distinct.size
 
 
-def _texts(cells: Any) -> Any:
+def label_texts(cells: Any) -> Any:
     """A column of pyarrow that holds labels: whole floats as integers, flags as their words."""
     if pa.types.is_floating(cells.type):
         numbers = cells.drop_null().to_numpy(zero_copy_only=False)
@@ -111,6 +113,8 @@ def arrow(name: str, column: Any, *, as_texts: bool = False) -> Any:
         cells = cells.combine_chunks()
         if isinstance(cells, pa.ChunkedArray):  # of no chunk
             cells = pa.concat_arrays(cells.chunks) if cells.chunks else pa.array([], cells.type)
+    if isinstance(cells.type, pa.BaseExtensionType):  # periods of pandas are numbers below
+        cells = cells.storage
     if pa.types.is_dictionary(cells.type) and not is_text(cells):
         cells = cells.dictionary_decode()
     kind = cells.type
@@ -164,7 +168,9 @@ def columns_of(
     columns: dict[str, Any] = {}
     for word, name in names.items():
         if name in native:
-            columns[word] = arrow(name, native[name], as_texts=filled and word in labels)
+            cells = arrow(name, native[name], as_texts=filled and word in labels)
+            flags = word in labels and pa.types.is_boolean(cells.type)
+            columns[word] = label_texts(cells) if flags else cells
         elif word not in optional:
             others = ", ".join(repr(str(name)) for name in list(native)[:20])
             raise ValueError(
@@ -323,11 +329,13 @@ def _mixed(name: str, column: Any) -> Exception:
 def coded(*columns: Any, natural: bool = True) -> tuple[Any, ...]:
     """Labels of columns of pyarrow that share them, by number: codes, one array each, and names.
 
-    An empty cell has code -1. Names are in `natural` order, where `bed2` comes before `bed10`, or
-    in that of the alphabet. Returns the arrays of codes, one after the other, and a tuple of names.
+    An empty cell has code -1. Names are in the order of ordered categories; of others in `natural`
+    order, where `bed2` comes before `bed10`, or in that of the alphabet. Returns the arrays of
+    codes, one after the other, and a tuple of names.
     """
-    encoded = []
+    encoded, ordered = [], True
     for cells in columns:
+        ordered = ordered and pa.types.is_dictionary(cells.type) and cells.type.ordered
         if not pa.types.is_dictionary(cells.type):
             cells = cells.cast(pa.large_string()).dictionary_encode()
         labels = cells.dictionary.cast(pa.large_string()).to_pylist()
@@ -336,6 +344,8 @@ def coded(*columns: Any, natural: bool = True) -> tuple[Any, ...]:
     occurs = [_occurring(labels, codes) for labels, codes in encoded]
     key = natural_key if natural else None
     names = sorted({label for labels in occurs for label in labels}, key=key)
+    if ordered and len({tuple(labels) for labels, _ in encoded}) == 1:
+        names = [label for label in encoded[0][0] if label in set(names)]
     index = {label: i for i, label in enumerate(names)}
     ranked = []
     for labels, codes in encoded:
@@ -355,8 +365,7 @@ def _occurring(labels: list[str], codes: Integers) -> list[str]:
 def column_names(table: Any) -> list[str]:
     """What the columns of a table are called; of an open .csv file only the first line is read."""
     if hasattr(table, "read"):
-        table.seek(0)
-        table = BytesIO(table.readline(_LONGEST_HEADER))
+        table = BytesIO(_content(table).partition(b"\n")[0][:_LONGEST_HEADER] + b"\n")
     return list(named_columns(table))
 
 
@@ -403,6 +412,33 @@ _LONGEST_HEADER = 1 << 16
 """Bytes of a first line, in which the commonest of comma, semicolon and tab separates columns."""
 
 
+CSV_SUFFIXES = (".csv", ".tsv", ".txt")
+
+
+def table_suffix(path: str | PathLike[str]) -> str:
+    """What a file holds by its name: .csv of `logs.csv.gz`."""
+    name = Path(path)
+    return (name.with_suffix("") if name.suffix.lower() == ".gz" else name).suffix.lower()
+
+
+def _content(source: Any) -> bytes:
+    """A .csv file, or an open one, unpacked and in UTF-8, whatever letters it was written in."""
+    if isinstance(source, str | PathLike):
+        data = Path(source).read_bytes()
+    else:
+        source.seek(0)
+        data = source.read()
+    if data.startswith(b"\x1f\x8b"):
+        data = gzip.decompress(data)
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16").encode()
+    try:
+        codecs.decode(data, "utf-8")
+    except UnicodeDecodeError:  # what spreadsheets of Western Europe write
+        return data.decode("cp1252", "replace").encode()
+    return bytes(data)
+
+
 def _file(source: Any, texts: Mapping[str, bool], gaps: bool) -> Any:
     """The table in a .csv or .parquet file; an open file is .csv.
 
@@ -411,13 +447,13 @@ def _file(source: Any, texts: Mapping[str, bool], gaps: bool) -> Any:
     not quoted.
     """
     is_path = isinstance(source, str | PathLike)
-    suffix = Path(source).suffix.lower() if is_path else ".csv"
+    suffix = table_suffix(source) if is_path else ".csv"
     if suffix == ".parquet":
         schema = pq.read_schema(source)
         columns = [name for name in schema.names if name in texts] if gaps else None
         labels = [n for n in columns or () if pa.types.is_string(schema.field(n).type)]
         return pq.read_table(source, columns=columns, read_dictionary=labels)
-    if suffix != ".csv":
+    if suffix not in CSV_SUFFIXES:
         raise ValueError(f"{source}: a table is read from .csv or .parquet, not from {suffix!r}")
     options = csv.ConvertOptions(
         column_types=dict.fromkeys(texts, pa.string()),
@@ -425,17 +461,12 @@ def _file(source: Any, texts: Mapping[str, bool], gaps: bool) -> Any:
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    if is_path:
-        with open(source, "rb") as file:
-            header = file.readline(_LONGEST_HEADER)
-    else:
-        source.seek(0)
-        header = source.readline(_LONGEST_HEADER)
-        source.seek(0)
-        source = pa.PythonFile(source, mode="r")
-    parsing = csv.ParseOptions(delimiter=max(",;\t", key=lambda c: header.count(c.encode())))
+    content = _content(source)
+    header = content.partition(b"\n")[0][:_LONGEST_HEADER]
+    delimiter = max(",;\t", key=lambda c: header.count(c.encode()))
+    parsing = csv.ParseOptions(delimiter=delimiter)
     try:
-        table = csv.read_csv(source, parse_options=parsing, convert_options=options)
+        table = csv.read_csv(pa.BufferReader(content), None, parsing, options)
     except pa.ArrowInvalid as error:
         raise ValueError(f"not a table of comma-separated values: {error}") from None
     require_few_columns(table.column_names)
@@ -443,18 +474,20 @@ def _file(source: Any, texts: Mapping[str, bool], gaps: bool) -> Any:
     if twice:
         raise ValueError(f"column {min(twice)!r} occurs twice")
     return {
-        name: _written(table[name], texts[name]) if name in texts else table[name]
+        name: _written(table[name], texts[name], delimiter) if name in texts else table[name]
         for name in table.column_names
     }
 
 
-def _written(column: Any, labels: bool) -> Any:
+def _written(column: Any, labels: bool, delimiter: str) -> Any:
     """A column of text, as numbers where every cell is one; as integers alone where it is labels.
 
-    1.0 and 1e+05 are integers too. Words for true and false are 1 and 0 unless they are labels.
+    1.0 and 1e+05 are integers too, and 1,5 is a number where commas do not separate columns. Words
+    for true and false are 1 and 0 unless they are labels.
     """
+    written = column if delimiter == "," else compute.replace_substring(column, ",", ".")
     try:
-        numbers = column.cast(pa.float64())
+        numbers = written.cast(pa.float64())
     except pa.ArrowInvalid:
         if labels:
             return column

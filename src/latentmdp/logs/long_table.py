@@ -12,9 +12,9 @@ segment's last step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -78,7 +78,8 @@ def reward_levels_of(values: Floats, counts: Integers, number: int) -> tuple[Flo
 class TableOptions(NamedTuple):
     """How a table becomes logs: the arguments of `Trajectories.from_table` but for column names.
 
-    `levels` are the levels of categories among the covariates, where they are known beforehand.
+    `levels` are the levels of categories among the covariates, where they are known beforehand, and
+    the codes what whole numbers that are names of states or actions stand for; "auto" looks.
     """
 
     covariates: tuple[str, ...] = ()
@@ -92,6 +93,8 @@ class TableOptions(NamedTuple):
     action_names: Sequence[str] | None = None
     rewards_are_indices: bool = False
     levels: Mapping[str, Sequence[str]] | None = None
+    state_codes: Integers | Literal["auto"] | None = "auto"
+    action_codes: Integers | Literal["auto"] | None = "auto"
 
 
 def fields_of_table(
@@ -108,8 +111,16 @@ def fields_of_table(
     """
     try:
         rows = _sorted_rows(*_read(table, names, options.covariates))
-        states, state_names = _labels(rows, ("state", "next_state"), options.state_names)
-        actions, action_names = _labels(rows, ("action",), options.action_names)
+        states, state_names = _labels(
+            rows,
+            ("state", "next_state"),
+            options.state_names,
+            options.n_states,
+            options.state_codes,
+        )
+        actions, action_names = _labels(
+            rows, ("action",), options.action_names, options.n_actions, options.action_codes
+        )
         action = actions["action"]
         links = _linked(rows, states)
         end, state_names = _ended(rows, links, state_names)
@@ -294,11 +305,19 @@ def _sorted_rows(columns: dict[str, Any], names: dict[str, str]) -> _Rows:
     if not counts:
         rows.refuse(again, "t", "occurs twice in the episode")
         return rows
-    expected = np.arange(t.size) - np.repeat(offsets[:-1], np.diff(offsets))
+    ups = np.diff(t)[same]
+    if 2 * (ups > 1).sum() > ups.size:  # visits in months 0, 3, 6, 12: times, whose order counts
+        rows.refuse(again, "t", "occurs twice in the episode")
+        return rows
+    begin, length = t[offsets[:-1]], np.diff(offsets)  # 0, 1, a year: wherever it begins
+    expected = np.arange(t.size) + np.repeat(begin - offsets[:-1], length)
 
     def why(row: int) -> str:
         gap = "occurs twice" if again[row] else f"but step {expected[row]} is missing"
-        return f"{gap}; {names['t']} must count 0, 1, 2, ..., or be a date or time"
+        return (
+            f"{gap}; {names['t']} must count 0, 1, 2, ..., or be a date or time (leave it out, "
+            "t=None, if rows are in order and none is lost)"
+        )
 
     rows.refuse(t != expected, "t", why)
     return rows
@@ -335,10 +354,29 @@ def _episodes(name: str, cells: Any) -> tuple[Integers, list[str] | None]:
     return values.astype(np.int64), None
 
 
+def codes_among(columns: Iterable[Integers]) -> Integers | None:
+    """The whole numbers in some columns, if they are names, such as 1 and 2, or 10, 20 and 40.
+
+    Numbers from 0 on, of which one or the other may not have occurred, are no names.
+    """
+    found = np.unique(np.concatenate([column[column >= 0] for column in columns]))
+    if not found.size or (found[0] == 0 and 2 * found.size > found[-1]):
+        return None
+    return found
+
+
 def _labels(
-    rows: _Rows, words: Collection[str], declared: Sequence[str] | None
+    rows: _Rows,
+    words: Collection[str],
+    declared: Sequence[str] | None,
+    size: int | None,
+    codes: Integers | Literal["auto"] | None,
 ) -> tuple[dict[str, Integers], tuple[str, ...] | None]:
-    """Columns of states or of actions by number, -1 where a cell is empty, and their names."""
+    """Columns of states or of actions by number, -1 where a cell is empty, and their names.
+
+    With a `size`, and with names that were `declared`, whole numbers are what they are; otherwise
+    they may be `codes`.
+    """
     present = [word for word in words if word in rows.columns]
     texts = [word for word in present if frames.is_text(rows.columns[word])]
     filled = [w for w in present if rows.columns[w].null_count < rows.size]
@@ -350,18 +388,24 @@ def _labels(
         )
     if not texts:
         numbers = {word: rows.integers(word) for word in present}
+        if isinstance(codes, str):
+            codes = codes_among(numbers.values()) if declared is None and size is None else None
+        if codes is not None:
+            for word, column in numbers.items():
+                numbers[word] = np.where(column < 0, -1, codes.searchsorted(column))
+            declared = tuple(map(str, codes.tolist()))
         if declared is not None:
             for word, column in numbers.items():
                 rows.refuse(column >= len(declared), word, f"but there are {len(declared)} names")
         return numbers, None if declared is None else tuple(declared)
-    codes: list[Integers]
-    *codes, names = frames.coded(*(rows.columns[word] for word in texts))
+    ranks: list[Integers]
+    *ranks, names = frames.coded(*(rows.columns[word] for word in texts))
     if declared is not None:
         index = {label: i for i, label in enumerate(declared)}
         # an empty cell, -1, picks the last entry, -1 again; -2 is a label that was not declared
         rank = np.array([*(index.get(label, -2) for label in names), -1], np.int64)
-        codes, names = [rank[c] for c in codes], tuple(declared)
-    numbers = {word: rows.sorted(c) for word, c in zip(texts, codes)}
+        ranks, names = [rank[c] for c in ranks], tuple(declared)
+    numbers = {word: rows.sorted(c) for word, c in zip(texts, ranks)}
     numbers |= {word: np.full(rows.size, -1) for word in present if word not in texts}
     some = [repr(name) for name in names[:5]] + (["..."] if len(names) > 5 else [])
     for word, c in numbers.items():

@@ -56,6 +56,7 @@ from latentmdp.logs.long_table import (
     OPTIONAL,
     WORDS,
     TableOptions,
+    codes_among,
     fields_of_table,
     reward_values_of_counts,
 )
@@ -598,14 +599,14 @@ class _Scan(NamedTuple):
     span: RowRange
     head: int
     episodes: pa.Array
-    labels: dict[str, set[str]]
+    labels: dict[str, set[Any]]
     rewards: Counter[float] | None
 
 
 def _scanned(span: RowRange, reader: _Reader) -> _Scan:
     """Look through the columns of a file, a piece after the other."""
     columns, options = reader.columns, reader.options
-    labels: dict[str, set[str]] = {word: set() for word in _text_columns(span, columns)}
+    labels: dict[str, set[Any]] = {word: set() for word in _label_columns(span, columns)}
     counted = options.reward_values is None and options.informative_rewards
     counted = counted and not options.rewards_are_indices
     rewards: Counter[float] | None = Counter() if counted else None
@@ -624,7 +625,8 @@ def _scanned(span: RowRange, reader: _Reader) -> _Scan:
         starts.append(row + first)
         episodes = [*episodes, begun] if len(begun) else episodes
         for word, texts in labels.items():
-            texts.update(table[columns[word]].unique().drop_null().to_pylist())
+            cells = frames.label_texts(table[columns[word]].unique().drop_null())
+            texts.update(cells.to_pylist())
         if rewards is not None:
             _count_rewards(table, columns, rewards, span.path)
         row += table.num_rows
@@ -633,12 +635,15 @@ def _scanned(span: RowRange, reader: _Reader) -> _Scan:
     return _Scan(span, int(edges[min(1, edges.size - 1)]), every, labels, rewards)
 
 
-def _text_columns(span: RowRange, columns: Mapping[str, str]) -> list[str]:
-    """The words whose columns hold names of states or actions, or levels of categories."""
+def _label_columns(span: RowRange, columns: Mapping[str, str]) -> list[str]:
+    """The words whose columns hold states or actions, or levels of categories."""
     schema = pq.read_schema(span.path)
-    kinds = ("state", "action", "next_state", "covariate")
-    words = [word for word in columns if word.split(" ")[0] in kinds]
-    return [word for word in words if frames.is_text(schema.field(columns[word]))]
+    return [
+        word
+        for word, name in columns.items()
+        if word in ("state", "action", "next_state")
+        or (word.split(" ")[0] == "covariate" and frames.is_text(schema.field(name)))
+    ]
 
 
 def _plain(cells: pa.Array) -> pa.Array:
@@ -667,9 +672,11 @@ def _count_rewards(
 
 def _completed_options(reader: _Reader, scans: list[_Scan]) -> TableOptions:
     """The options with the names and the values that all files have together."""
-    options, labels = reader.options, {}
+    options, labels, numbers = reader.options, {}, {}
     for word in reader.columns:
-        texts = set().union(*(scan.labels.get(word, ()) for scan in scans))
+        found = set().union(*(scan.labels.get(word, ()) for scan in scans))
+        texts = [label for label in found if isinstance(label, str)]
+        numbers[word] = np.array([n for n in found if not isinstance(n, str)], np.float64)
         labels[word] = sorted(texts, key=frames.natural_key)
     states = sorted({*labels["state"], *labels.get("next_state", ())}, key=frames.natural_key)
     if states and "terminated" in reader.columns and END not in states:
@@ -678,6 +685,11 @@ def _completed_options(reader: _Reader, scans: list[_Scan]) -> TableOptions:
     for argument, names in (("state_names", states), ("action_names", labels["action"])):
         if names and getattr(options, argument) is None:
             changes[argument] = names
+    kinds = (("state", ("state", "next_state")), ("action", ("action",)))
+    for kind, words in kinds:
+        given = getattr(options, f"{kind}_names") or getattr(options, f"n_{kind}s")
+        columns = [numbers[word].astype(np.int64) for word in words if word in numbers]
+        changes[f"{kind}_codes"] = None if given else codes_among(columns)
     if options.covariates:
         categories = {name: tuple(labels[f"covariate {name}"]) for name in options.covariates}
         changes["levels"] = {name: texts for name, texts in categories.items() if texts}

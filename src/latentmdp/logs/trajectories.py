@@ -361,8 +361,8 @@ class Trajectories(Logs, Fielded):
             | column       | what it holds                                                     |
             |--------------|-------------------------------------------------------------------|
             | `episode`    | which episode, by numbers or names                                |
-            | `t`          | steps 0, 1, 2, ... of it; or dates, times, numbers that order rows |
-            | `state`      | s_t, by number from 0 or by name                                  |
+            | `t`          | steps of it, from any number on; or dates, times that order rows  |
+            | `state`      | s_t, by number from 0, or by name or code (10, 20, ...)           |
             | `action`     | a_t, likewise                                                     |
             | `reward`     | the value of r_t                                                  |
             | `next_state` | s_{t+1}, by default the state of the next row                     |

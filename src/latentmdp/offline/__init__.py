@@ -11,7 +11,9 @@ if TYPE_CHECKING:
         OffPolicyWarning,
         off_policy_value,
     )
+    from latentmdp.offline.optimism_bias import StandardErrors
     from latentmdp.offline.references import ConstantActions, Reference
+    from latentmdp.offline.sensitivity import Sensitivity
     from latentmdp.offline.solving import Solved, SolveWarning, solve
 else:
     from latentmdp._util import lazy_names

@@ -52,6 +52,7 @@ from latentmdp.offline.logger import beliefs_of
 from latentmdp.offline.optimism_bias import LogSimulator
 from latentmdp.offline.references import has_arms
 from latentmdp.outcomes import row_sums
+from latentmdp.planning import backward_q
 
 _Column = Integers | Indices
 
@@ -350,6 +351,7 @@ class _Setting(NamedTuple):
     tables: Floats  # (F, 2, M, S A): means of f and of f^2
     ranges: Floats  # (F,): the largest f less the smallest
     arms: bool  # whether the logger gave each individual one action throughout
+    values: Floats  # (S,): what a state is worth under the logger, contexts and times together
 
     @classmethod
     def of(
@@ -370,15 +372,16 @@ class _Setting(NamedTuple):
         columns = {"state": logs.states, "action": steps.action, "reward": steps.reward}
         groups = {name: _Groups.commonest(columns[name], labels[name]) for name in columns}
         outcomes, tables = model.outcomes, []
-        values = _features(groups["state"], model, outcomes.next_state, outcomes.reward)[1]
+        rows = behaviour if behaviour.ndim == 3 else behaviour[None]
+        worth = _state_values(model, rows, logs.longest)
+        table = outcomes.next_state, outcomes.reward
+        values = _features(groups["state"], model, worth, *table)[1]
         for f in values.T:
             moments = [row_sums(outcomes, outcomes.probs * power[:, None]) for power in (f, f**2)]
             tables.append(np.stack(moments).swapaxes(1, 2))
-        rows = behaviour if behaviour.ndim == 3 else behaviour[None]
         ranges = np.ptp(np.vstack([values, np.zeros(len(tables))]), axis=0)
-        return cls(
-            model, rows, weight_model, final, groups, np.array(tables), ranges, has_arms(logs)
-        )
+        arms = has_arms(logs)
+        return cls(model, rows, weight_model, final, groups, np.array(tables), ranges, arms, worth)
 
     def answers(self, logs: Trajectories) -> list[_Finding]:
         """All checks on some logs."""
@@ -415,6 +418,14 @@ class _Setting(NamedTuple):
             "an individual",
             outcome,
             [so_far],
+        )
+        yield _Question(
+            "the last step",
+            "does how the last step went tell how this one goes?",
+            "something hidden moves within an individual, as regimes do: measure it, or join what "
+            "shows it to the state (logs.with_history), and do not rely on the value until then",
+            outcome,
+            [past.last_surprise(outcome, steps.action)],
         )
         yield _Question(
             "leaving",
@@ -457,7 +468,8 @@ class _Setting(NamedTuple):
 
     def _outcomes(self, steps: Any, beliefs: Floats) -> _Target:
         """Next states, rewards, and rewards by next state."""
-        labels, values = _features(self.groups["state"], self.model, steps.next_state, steps.reward)
+        seen = steps.next_state, steps.reward
+        labels, values = _features(self.groups["state"], self.model, self.values, *seen)
         pair = steps.state.astype(np.int64) * self.model.n_actions + steps.action
         means = [np.einsum("nm,mn->n", beliefs, table[0][:, pair]) for table in self.tables]
         squares = [np.einsum("nm,mn->n", beliefs, table[1][:, pair]) for table in self.tables]
@@ -549,18 +561,31 @@ class _Groups(NamedTuple):
         return np.where(values < 0, -1, self.number[np.maximum(values, 0)])
 
 
+def _state_values(model: LatentMDP, behaviour: Floats, steps: int) -> Floats:
+    """What the logger earns from each state on, (S,), contexts by weight and times together."""
+    table = np.broadcast_to(behaviour, (max(steps, 1), *model.dimensions[:3]))
+    backed = backward_q(model, table, model.planning_rewards(), len(table))
+    by_context = np.mean([(pi * Q).sum(axis=-1) for pi, Q in backed], axis=0)
+    return np.asarray(model.weights @ by_context)
+
+
 def _features(
-    state: _Groups, model: LatentMDP, next_state: _Column, reward: _Column
+    state: _Groups, model: LatentMDP, worth: Floats, next_state: _Column, reward: _Column
 ) -> tuple[list[str], Floats]:
-    """Names and values (n, F) of what is looked at in an outcome; NaN where it is missing."""
+    """Names and values (n, F) of what is looked at in an outcome; NaN where it is missing.
+
+    Values of states are in `worth` (S,): they and rewards are the directions in which an error of
+    the model is an error of what it promises.
+    """
     arrived = np.where(next_state[:, None] < 0, np.nan, 1.0)
     arrived = arrived * (state.of(next_state)[:, None] == np.arange(len(state.names)))
-    labels = [f"the share of moves to {name}" for name in state.names]
+    labels = [*(f"the share of moves to {name}" for name in state.names), _WORTH]
+    paid = np.where(reward < 0, np.nan, model.reward_values[reward])
+    values = np.column_stack([arrived, np.where(next_state < 0, np.nan, worth[next_state])])
     if model.n_rewards == 1:
-        return labels, arrived
-    paid = np.where(reward < 0, np.nan, model.reward_values[reward])[:, None]
+        return labels, values
     labels += ["the reward", *(f"the reward on a move to {name}" for name in state.names)]
-    return labels, np.hstack([arrived, paid, paid * arrived])
+    return labels, np.column_stack([values, paid, paid[:, None] * arrived])
 
 
 class _Past(NamedTuple):
@@ -589,6 +614,19 @@ class _Past(NamedTuple):
         """The group of the value one step before."""
         label = np.where(self.has_previous, np.roll(groups.of(values), 1), -1)
         return _Covariate([f"after {name}" for name in groups.names], label)
+
+    def last_surprise(self, outcome: _Target, action: _Column) -> _Covariate:
+        """What the step before exceeded the model by, as it is and turned where actions differ.
+
+        Something hidden that moves shows in the first, if actions meet it alike, and in the second,
+        if what is good for one is bad for the other.
+        """
+        told = [name for name in (_WORTH, "the reward") if name in outcome.names]
+        residuals = outcome.residuals[:, [outcome.names.index(name) for name in told]]
+        before = np.where(self.has_previous[:, None], np.roll(residuals, 1, axis=0), 0.0)
+        turned = np.where(action == np.roll(action, 1), 1.0, -1.0)[:, None]
+        labels = [f"{name} at the last step{turn}" for turn in _TURNS for name in told]
+        return _Covariate(labels, numbers=np.hstack([before, turned * before]))
 
     def since(self, action: _Column) -> _Covariate:
         """How long ago the same action was taken last."""
@@ -628,6 +666,8 @@ def _crossed(covariate: _Covariate, label: Integers, groups: _Groups) -> _Covari
     return _Covariate([f"{one}, at {two}" for one in covariate.names for two in groups.names], both)
 
 
+_WORTH = "the value of the next state"
+_TURNS = ("", ", if of the same action, or lower, if of another,")
 _HISTORY = "join it to the state, logs.with_history({}), and solve again"
 _COUNTS = "make it a part of the state, or a first step towards it: logs.with_history(actions=1)"
 _TIME = "make the time, or a part of the episode, a part of the state"

@@ -35,6 +35,17 @@ which is: cluster, evaluate within clusters, and weigh them by size [kausik2024]
 that of the linearised estimate; the interval is the studentised bootstrap's, which follows the
 skewness that a few large ratios cause. Episodes are resampled in random groups where they are many:
 sums keep their variance and their skewness.
+
+**A bound that needs no large sample** [thomas2015]. With rewards counted from the least that a step
+pays, the per-decision estimate of a group of episodes, X_g >= 0, has mean V whatever the ratios
+are, and min(X_g, c) a lower one. So by the empirical Bernstein bound [maurer2009] with probability
+1 - delta, delta = 1 - confidence,
+
+    V >= mean of min(X_g, c) - sqrt(2 v log(2/delta) / n) - 7 c log(2/delta) / (3 (n - 1)),
+
+v being their variance. The cut c is chosen by a fifth of the groups, and the bound is that of the
+others. It is far below the interval where the logs say little, and holds where that may not, as
+long as the logger's probabilities are right.
 """
 
 from __future__ import annotations
@@ -138,6 +149,9 @@ class OffPolicyValue(Result):
         or "estimated".
     confidence : float
         Probability with which the interval is to hold the value.
+    lower : float
+        What the policy earns at least, with this confidence, by a bound that holds for any number
+        of episodes and any ratios; the least possible where the logs do not say more.
     truncation : float
         How far the estimate may be off because the logs are shorter than the episodes.
     warnings : tuple of str
@@ -155,6 +169,7 @@ class OffPolicyValue(Result):
     weighted: bool
     behaviour: str
     confidence: float
+    lower: float = float("-inf")
     truncation: float = 0.0
     warnings: tuple[str, ...] = ()
 
@@ -177,6 +192,7 @@ class OffPolicyValue(Result):
             "mean": Worded(self.mean, f"{value} per episode"),
             "low": Worded(self.low, ""),
             "high": Worded(self.high, ""),
+            "lower": Worded(self.lower, f"{self.lower:.4g} at least, for any sample"),
             "effective_size": Worded(sizes, smallest),
             "behaviour": Worded(self.behaviour, f"probabilities of actions: {self.behaviour}"),
             "truncation": Worded(off, f"beyond the logs, at most {off:.2g}" if off else ""),
@@ -257,19 +273,22 @@ def off_policy_value(
         messages += more_than_the_state(logs.batches()[0].read())
     sums: _Sums | None = None
     values: Floats | None = None
+    paid = _paid(logs, world)
     for k, (batch, numbers, own_model) in enumerate(parts):
         episodes = _with_known_ends(batch.read(), shape)
         logger = logger_of(episodes, behaviour, own_model, assumed is not None, numbers)
         group = _random_groups(episodes, min(logs.n_episodes, 1_024), generator)
         if method == "doubly-robust" and (k == 0 or own_model is not world):
             # Hidden rewards of a model count where the logs say what was paid.
-            paid = own_model.planning_rewards() if logs.pays_amounts else own_model.mean_rewards()
-            values = _context_values(own_model, policy, shape.horizon, generator, paid)
-        more = _Sums.of(episodes, group, shape, policy, own_model, logger, final, values)
+            rewards = (
+                own_model.planning_rewards() if logs.pays_amounts else own_model.mean_rewards()
+            )
+            values = _context_values(own_model, policy, shape.horizon, generator, rewards)
+        more = _Sums.of(episodes, group, shape, policy, own_model, logger, final, values, paid[0])
         sums = more if sums is None else sums + more
     assert sums is not None
     logger = logger._replace(source=source or logger.source, warnings=(*messages, *logger.warnings))
-    return _result(logs, world, sums, logger, final, confidence, generator)
+    return _result(logs, world, sums, logger, final, confidence, generator, paid)
 
 
 class _Part(NamedTuple):
@@ -377,25 +396,25 @@ def _context_values(
     rewards: Floats,
 ) -> Floats:
     """Q_m,t(s, a) of the Markov policy that acts in context m as `policy` does, (H, M, S, A)."""
-    table = action_table(policy, model) if isinstance(policy, Policy) else None
-    if table is None:
-        table = _marginal_policy(model, policy, horizon, rng)
     M, S, A, _ = model.dimensions
     values = np.empty((horizon, M, S, A))
-    steps = backward_q(model, table, rewards, horizon)
+    steps = backward_q(model, policy_by_context(model, policy, horizon, rng), rewards, horizon)
     for t, (_, Q) in zip(range(horizon - 1, -1, -1), steps):
         values[t] = Q
     return values
 
 
-def _marginal_policy(
+def policy_by_context(
     model: LatentMDP, policy: AnyPolicy, horizon: int, rng: np.random.Generator
 ) -> Floats:
-    """P_m^pi(a_t = a | s_t = s) by simulation, (H, M, S, A), shrunk towards all times together.
+    """P_m^pi(a_t = a | s_t = s): the table of a Markov policy, (H or 1, S, A), or (H, M, S, A).
 
-    A Python function is slow, so fewer of its episodes are simulated. Errors of these shares cost
-    variance, not bias.
+    That of another policy is simulated, and shrunk towards all times together. A Python function is
+    slow, so fewer of its episodes are simulated. Errors of these shares cost variance, not bias.
     """
+    table = action_table(policy, model) if isinstance(policy, Policy) else None
+    if table is not None:
+        return table
     M, S, A, _ = model.dimensions
     episodes = 20_000 if isinstance(policy, Policy) else 1_000
     pooling = 5.0  # visits that the choice of actions at all times is worth at each time
@@ -437,7 +456,7 @@ class _Sums:
 
     With G groups, K contexts and J quotients: `amounts` and `normalisers` (G, K, J), and `shares`
     (G, K) of each context. `sizes` (G,) are the episodes in each group, `totals` and `squares` (T,)
-    of the weights at each step.
+    of the weights at each step. `above` (G,) are weighted rewards beyond the least of a step.
     """
 
     shape: _Shape
@@ -447,6 +466,7 @@ class _Sums:
     shares: Floats
     totals: Floats
     squares: Floats
+    above: Floats
 
     @classmethod
     def of(
@@ -459,14 +479,19 @@ class _Sums:
         logger: Logger,
         final: Flags,
         values: Floats | None = None,
+        least: float = 0.0,
     ) -> _Sums:
-        """The sums of some episodes; a doubly robust estimate has the model's `values`."""
+        """The sums of some episodes; a doubly robust estimate has the model's `values`.
+
+        The `least` is what a step pays at least.
+        """
         T, G, K = shape.steps, group.shape[0], logger.probabilities.shape[1]
         J = {"importance": 1, "per-decision": T}.get(shape.method, T + 1)
         counts = logs.multiplicities()
         sizes = group @ np.ones(len(logs))
         room = (np.zeros((G, K, J)), np.zeros((G, K, J)), np.zeros((G, K)))
-        sums = cls(shape, sizes, *room, np.zeros(T), np.zeros(T))
+        sums = cls(shape, sizes, *room, np.zeros(T), np.zeros(T), np.zeros(G))
+        scale = model.discount ** np.arange(T)
         for members, chances in followed(logs, policy, model, np.arange(len(logs)), T):
             block = _Block.of(logs, members, chances, logger, final, T, model)
             amounts, normalisers = sums._quotients(block, model, values, logs[members])
@@ -476,6 +501,8 @@ class _Sums:
             sums.shares[:] += into @ block.shares
             weights = (block.shares[:, :, None] * block.ratios).sum(axis=1)
             weights = np.where(block.observed, weights, 0.0)
+            beyond = np.where(block.played, block.rewards - least, 0.0) * scale
+            sums.above[:] += into @ (weights * beyond).sum(axis=1)
             sums.totals[:] += counts[members] @ weights
             sums.squares[:] += counts[members] @ weights**2
         return sums
@@ -551,6 +578,23 @@ class _Sums:
             (means - mean)[use] / stderrs[use], [0.5 - confidence / 2, 0.5 + confidence / 2]
         )
         return mean - float(places[1]) * stderr, mean - float(places[0]) * stderr
+
+    def lower_bound(self, confidence: float) -> float:
+        """What is earned at least beyond the least of all steps: an empirical Bernstein bound."""
+        groups = self.above[self.sizes > 0.0] / self.sizes[self.sizes > 0.0]
+        chosen = groups.size // 5  # groups are in random order
+        if chosen < 2 or groups.size - chosen < 2:
+            return 0.0
+        pilot, rest = groups[:chosen], groups[chosen:]
+        tail, n = np.log(2.0 / (1.0 - confidence)), rest.size
+
+        def bound(values: Floats, cut: float) -> float:
+            cells = np.minimum(values, cut)
+            chance = np.sqrt(2.0 * cells.var(ddof=1) * tail / n)
+            return float(cells.mean() - chance - 7.0 * cut * tail / (3.0 * (n - 1)))
+
+        cut = max(np.unique(pilot).tolist(), key=lambda c: bound(pilot, c))
+        return max(0.0, bound(rest, cut))
 
     def _estimates(self, repeats: Floats) -> tuple[Floats, Floats]:
         """Estimates and standard errors where group g is drawn `drawn[b, g]` times, (B,) each."""
@@ -670,17 +714,19 @@ def _result(
     final: Flags,
     confidence: float,
     rng: np.random.Generator,
+    paid: Floats,
 ) -> OffPolicyValue:
     """Put the estimate, its interval and its warnings together."""
     shape = sums.shape
     effective = sums.effective_size()
     steps = int(np.argmax([*(effective == 0.0), True]))
-    paid = _paid(logs, world)
     least, most = _possible(paid, world, shape, final)
     truncation = world.duration.discounted_steps(shape.valued_steps) * float(np.abs(paid).max())
     mean, stderr = sums.estimate()
     low, high = sums.interval(confidence, rng)
     low, high = min(mean, max(low, least)), max(mean, min(high, most))
+    # steps that were not seen pay the least, and what is paid beyond it is never negative
+    lower = least + sums.lower_bound(confidence)
     whole = shape.method == "importance"
     if steps == 0 or (whole and steps < shape.steps):
         low, high, stderr = least, most, float("inf")
@@ -705,6 +751,7 @@ def _result(
         weighted=bool(shape.weighted),
         behaviour=logger.source,
         confidence=float(confidence),
+        lower=lower,
         truncation=truncation,
         warnings=messages,
     )

@@ -8,19 +8,21 @@ With V(pi; M) the value of policy pi in model M and M^ the model fitted to the l
     simulates logs in M^ under the logged behaviour, fits M*_b to them, plans pi*_b in M*_b, and
     gives d_b = V(pi*_b; M*_b) - V(pi*_b; M^).
 
-The optimism bias is the mean of d_b; their spread measures how uncertain the value is.
+The optimism bias is the mean of d_b; their spread measures how uncertain the value is. The spread
+of the parameters of M*_b gives the standard errors of those of M^; fits that begin at M^ keep the
+order of its contexts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import stats
 
-from latentmdp._util import Flags, Floats, Integers, normalised
+from latentmdp._util import Flags, Floats, Integers, Result, normalised
 from latentmdp.engines import Engine, as_engine
 from latentmdp.estimation import EM, cut_short, only_tried, restricted
 from latentmdp.fit import Fit, without_fit_warnings
@@ -37,6 +39,59 @@ EPISODES = 20_000
 a return. More would cost time, and gain little as long as the logs hold fewer episodes."""
 
 
+_DENSE = 1_000_000
+"""Transition probabilities whose standard errors are kept at most: of larger models nobody reads
+them one by one."""
+
+
+@dataclass(frozen=True, eq=False)
+class StandardErrors(Result):
+    """Standard errors of a fit's parameters, by the bootstrap.
+
+    Attributes
+    ----------
+    weights : (M,)
+    initial : (M, S)
+    transitions : (M, S, A, S) or None
+        None in a model with more than a million of them.
+    rewards : (M, S, A)
+        Of mean rewards.
+    covariates : (M, d) or None
+        Of the coefficients of the covariates in `fit.weight_model`, where they matter.
+    """
+
+    weights: Floats
+    initial: Floats
+    transitions: Floats | None
+    rewards: Floats
+    covariates: Floats | None
+
+    @classmethod
+    def of(cls, refits: Sequence[Sequence[Any]]) -> StandardErrors:
+        """From the parameters of refits, in the order of the fields."""
+        spreads: list[Any] = [
+            None if column[0] is None else np.std(column, axis=0, ddof=1) for column in zip(*refits)
+        ]
+        return cls(*spreads)
+
+    def to_fields(self) -> dict[str, Any]:
+        """Every attribute by name."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_fields(cls, found: dict[str, Any]) -> Self:
+        """The errors with these fields."""
+        values: dict[str, Any] = {one.name: found.get(one.name) for one in fields(cls)}
+        return cls(**values)
+
+
+class Bootstrap(NamedTuple):
+    """The differences d_b, shape (repeats, 1 + R), and what the refits say of the fit."""
+
+    differences: Floats
+    errors: StandardErrors
+
+
 def bootstrap_differences(
     logs: Trajectories,
     fit: Fit,
@@ -48,8 +103,8 @@ def bootstrap_differences(
     engine: Engine | None = None,
     world: LatentMDP | None = None,
     references: Sequence[Rule] = (),
-) -> Floats:
-    """The differences d_b, shape (repeats, 1 + R): of the policy, and of R `references`.
+) -> Bootstrap:
+    """The differences d_b of the policy and of R `references`, and standard errors of the fit.
 
     A reference is not planned, so that its differences show the uncertainty of its value alone.
     Policies are planned and valued over the steps of `world`, by default of the fitted model.
@@ -64,7 +119,8 @@ def bootstrap_differences(
     simulator = LogSimulator(logs, fit.model, behaviour, final, fit.weight_model)
     common = (fit, planner, simulator, world or fit.model, tuple(references))
     with without_fit_warnings():
-        return np.array(list(as_engine(engine).map(_difference, seeds.tolist(), *common)))
+        rows = list(as_engine(engine).map(_difference, seeds.tolist(), *common))
+    return Bootstrap(np.array([own for own, _ in rows]), StandardErrors.of([x for _, x in rows]))
 
 
 def _difference(
@@ -74,18 +130,31 @@ def _difference(
     logger: LogSimulator,
     world: LatentMDP,
     references: tuple[Rule, ...],
-) -> list[float]:
-    """One d_b, and those of the references."""
+) -> tuple[list[float], list[Floats | None]]:
+    """One d_b, those of the references, and the parameters of the refit."""
     rng = np.random.default_rng(seed)
     logs = logger.simulate(rng)
     em = _like(fit, 2.0 ** rng.choice([-1.0, 0.0, 1.0], size=3))  # a step of EM's grid
-    refitted = restricted(em.fit(logs, start=fit, rng=rng).model, fit.model.allowed)
+    again = em.fit(logs, start=fit, rng=rng)
+    refitted = restricted(again.model, fit.model.allowed)
     # Episodes that end by themselves may all be shorter than the longest logged one.
     refitted = refitted.replace(horizon=world.horizon, discount=world.discount)
     policy = planner.plan(only_tried(refitted, logs)).policy
     own = value_in(refitted, policy, rng) - value_in(world, policy, rng)
     others = [rule_value(refitted, rule) - rule_value(world, rule) for rule in references]
-    return [own, *others]
+    return [own, *others], _parameters(refitted, again.weight_model)
+
+
+def _parameters(model: LatentMDP, weight_model: WeightModel | None) -> list[Floats | None]:
+    """Those that `StandardErrors` has, in its order."""
+    M, S, A, _ = model.dimensions
+    return [
+        model.weights,
+        model.initial,
+        model.transitions if M * S * A * S <= _DENSE else None,
+        model.planning_rewards(),
+        None if weight_model is None else weight_model.coefficients,
+    ]
 
 
 def _like(fit: Fit, steps: Floats) -> EM:

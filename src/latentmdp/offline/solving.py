@@ -7,7 +7,9 @@ same model; a bootstrap gives the bias and the interval (`offline.optimism_bias`
 4. Estimate the first steps a second time, from the logs without the model, by importance
 sampling (`offline.off_policy`).
 5. Check the fit: whether anything in the logs predicts beyond the model (`offline.checks`).
-6. Warn where a check fails, where the policy leaves the data, where the two estimates disagree, and
+6. Say how strong an unseen influence on the logger would have to be to undo the gain over it
+(`offline.sensitivity`).
+7. Warn where a check fails, where the policy leaves the data, where the two estimates disagree, and
 where the logs may not be what they were taken for (`offline.warnings`).
 """
 
@@ -53,8 +55,14 @@ from latentmdp.logs import Logs, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.checks import FitChecks, check_fit
-from latentmdp.offline.off_policy import LoggedEstimate, logged_estimate
-from latentmdp.offline.optimism_bias import EPISODES, bootstrap_differences, corrected, value_in
+from latentmdp.offline.off_policy import LoggedEstimate, logged_estimate, policy_by_context
+from latentmdp.offline.optimism_bias import (
+    EPISODES,
+    StandardErrors,
+    bootstrap_differences,
+    corrected,
+    value_in,
+)
 from latentmdp.offline.references import (
     ConstantActions,
     Reference,
@@ -63,6 +71,7 @@ from latentmdp.offline.references import (
     rule_value,
     rules,
 )
+from latentmdp.offline.sensitivity import Sensitivity, sensitivity
 from latentmdp.offline.warnings import (
     arms_warnings,
     fit_warnings,
@@ -117,6 +126,11 @@ class Solved(Result):
         each action taken always; the value of each, and what the policy gains over it.
     checks
         Checks of the fit, one row for each question; None in files of earlier versions.
+    sensitivity
+        How strongly something unseen must have influenced the logger to undo the gain over it;
+        None where the probabilities of its actions are known.
+    standard_errors
+        Of the fitted model's parameters, by the same bootstrap.
     seconds
         Wall-clock time.
     settings
@@ -138,6 +152,8 @@ class Solved(Result):
     warnings: tuple[str, ...] = ()
     references: tuple[Reference, ...] = ()
     checks: FitChecks | None = None
+    sensitivity: Sensitivity | None = None
+    standard_errors: StandardErrors | None = None
     seconds: float = field(default=0.0, compare=False)
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -161,7 +177,7 @@ class Solved(Result):
     def to_fields(self) -> dict[str, Any]:
         """Every field by name but for `policy`, which is the plan's, and `model`, the fit's."""
         return {
-            **{name: getattr(self, name) for name in ("plan", "fit", *_PLAIN)},
+            **{name: getattr(self, name) for name in ("plan", "fit", "standard_errors", *_PLAIN)},
             "value": list(self.value),
             "logged_mean": self.logged.mean,
             "logged_stderr": self.logged.stderr,
@@ -169,6 +185,7 @@ class Solved(Result):
             "final_states": list(self.final_states),
             "warnings": list(self.warnings),
             "checks": None if self.checks is None else self.checks.to_fields(),
+            "sensitivity": None if self.sensitivity is None else self.sensitivity.to_fields(),
             "references": {one.name: [*one.value, *one.gain] for one in self.references},
         }
 
@@ -176,6 +193,7 @@ class Solved(Result):
     def from_fields(cls, fields: dict[str, Any]) -> Self:
         """The outcome with these fields."""
         effective = float_field(fields, "effective_size", None)
+        checks, bounds = fields.get("checks"), fields.get("sensitivity")
         return cls(
             policy=fields["plan"].policy,
             plan=fields["plan"],
@@ -191,9 +209,18 @@ class Solved(Result):
                 Reference(name, Interval(*numbers[:3]), Interval(*numbers[3:]))
                 for name, numbers in fields.get("references", {}).items()
             ),
-            checks=FitChecks.from_fields(fields["checks"]) if fields.get("checks") else None,
+            checks=FitChecks.from_fields(checks) if checks else None,
+            sensitivity=Sensitivity.from_fields(bounds) if bounds else None,
+            standard_errors=fields.get("standard_errors"),
             **{name: fields[name] for name in _PLAIN},
         )
+
+    def _weights(self) -> Worded:
+        """The weights of the contexts with their standard errors."""
+        assert self.standard_errors is not None
+        pairs = zip(self.model.weights, self.standard_errors.weights)
+        words = ", ".join(f"{weight:.3g} ± {error:.2g}" for weight, error in pairs)
+        return Worded(self.model.weights, words if self.model.n_contexts > 1 else "")
 
     def __repr__(self) -> str:
         doubts = f", {plural(len(self.warnings), 'warning')}" if self.warnings else ""
@@ -215,10 +242,12 @@ class Solved(Result):
         )
         return {
             **{name: fitted[name] for name in ("contexts", "selection", "shared", "decisions")},
+            **({} if self.standard_errors is None else {"weights": self._weights()}),
             "value": Worded(self.value, promise),
             "supported": Worded(self.supported, ""),
             "gain": Worded(self.gain, f"{self.gain} over the {reference}" if compared else ""),
             "references": Worded.lines([f"{one.name}: {one.value}" for one in self.references]),
+            "sensitivity": Worded(self.sensitivity, str(self.sensitivity or "")),
             "optimism_bias": Worded(self.optimism_bias, f"{self.optimism_bias:.3g}, taken off"),
             "first_steps": Worded({**vars(logged), "model": ours}, first if logged.steps else ""),
             "unsupported": Worded(
@@ -367,7 +396,7 @@ def solve(
         planner = ConstantActions()
     plan = planner.plan(tried)
     in_model = _value_in_model(world, plan.policy, hardly_seen(logs, fit, final), generator)
-    differences = bootstrap_differences(
+    differences, errors = bootstrap_differences(
         some,
         fit,
         planner,
@@ -388,6 +417,11 @@ def solve(
         policy = plan.policy.with_weight_model(fit.weight_model)
         plan = dataclasses.replace(plan, policy=policy)
     checks = check_fit(logs, fit, generator)
+    unseen = None
+    if known_rows is None and some.propensities is None:
+        gain = next(one.gain for one in references if one.name == "logger")
+        table = policy_by_context(world, plan.policy, require_horizon(world, "a policy"), generator)
+        unseen = sensitivity(world, table, logger_rows, gain)
     messages = (
         *checks.warnings(),
         *(arms_warnings(in_model.value, switching) if arms else ()),
@@ -427,6 +461,8 @@ def solve(
         warnings=messages,
         references=references,
         checks=checks,
+        sensitivity=unseen,
+        standard_errors=errors,
         seconds=time.perf_counter() - began,
         settings=settings,
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # for other parts of the library
         values_table,
         write_demo,
     )
+    from latentmdp.report.groups import profiles, write_groups
     from latentmdp.report.plans import PlannerResult, bounds_figure, try_planner
 else:
     from latentmdp._util import lazy_names

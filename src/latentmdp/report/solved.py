@@ -28,14 +28,20 @@ def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) ->
     return Section(
         f"From logs to a policy: {name}",
         text or "Nothing was found that speaks against relying on these estimates.",
-        [_estimates_table(solved, true), *_references_table(solved), *_checks_table(solved)],
+        [
+            _estimates_table(solved, true),
+            *_references_table(solved),
+            *_checks_table(solved),
+            *_sensitivity_table(solved),
+        ],
         _pictures(solved, true),
     )
 
 
 def _estimates_table(solved: Solved, true: float | None) -> Table:
     facts = solved.facts()
-    del facts["warnings"], facts["references"]  # they stand above and below
+    for elsewhere in ("warnings", "references", "sensitivity"):
+        del facts[elsewhere]
     if true is not None:
         inside = "inside" if solved.value.low <= true <= solved.value.high else "outside"
         facts["in_the_true_model"] = f"{true:.4g}, {inside} the interval"
@@ -69,6 +75,19 @@ def _checks_table(solved: Solved) -> list[Table]:
     )
     columns = ("question", "statistic", "verdict")
     return [Table("Do the logs bear it out?", columns, solved.checks.rows(), note, words=columns)]
+
+
+def _sensitivity_table(solved: Solved) -> list[Table]:
+    unseen = solved.sensitivity
+    if unseen is None:
+        return []
+    rows = [(f"{gamma:g}", f"{gain:.4g}") for gamma, gain in zip(unseen.gammas, unseen.gains)]
+    note = (
+        "The least gain over the logger if something that the logs do not show changed the odds of "
+        f"its actions by such a factor at most: {unseen}. What it would have to be is for those to "
+        "say who know how actions were chosen."
+    )
+    return [Table("If the logger saw more", ("factor", "least gain"), rows, note)]
 
 
 def _pictures(solved: Solved, true: float | None) -> list[Picture]:

@@ -20,6 +20,7 @@ def command(
     episodes: options.Episodes = 4000,
     requirements: bool = False,
     model: Path | None = None,
+    columns: str | None = None,
     seed: options.Seed = 0,
 ) -> None:
     """Say which assumptions of the theory a model meets, with numbers and verdicts.
@@ -37,15 +38,19 @@ def command(
         Also measure the numbers of episodes truly needed.
     model
         A model, fit or result of `solve` to check the logs against.
+    columns
+        What a table of logs calls its columns: `episode=id,t=week,state=brand,...`.
     """
-    content, more, acting = lm.load(file), dict[str, Any](), None
+    more, acting = dict[str, Any](), None
+    content: Any = lm.load(file) if columns is None else options.LogSource(file, columns).read()[0]
     if model is not None:
         fitted: Any = lm.load(model)
         with screen.progress("checking"):
             checks = lm.check_fit(content, getattr(fitted, "fit", fitted), seed)
         screen.result(file=file, model=model, seed=seed, **checks.facts())
-        columns = ("question", "statistic", "verdict")
-        screen.table(str(file), columns, checks.rows(), words=("question", "verdict"))
+        rows = [(check.name, *row[1:]) for check, row in zip(checks, checks.rows())]
+        title = f"{file}: what predicts beyond the model"
+        screen.table(title, ("check", "statistic", "verdict"), rows, words=("check", "verdict"))
         return
     if isinstance(content, lm.LatentMDP):
         more, acting = (
@@ -56,6 +61,6 @@ def command(
         raise typer.BadParameter(f"{file} holds {type(content).__name__}")
     with screen.progress("measuring"):
         diagnosis = lm.diagnose(content, acting, length, seed, **more)
-    rows = diagnosis.rows()
-    screen.result(file=file, seed=seed, rows=rows, **diagnosis.facts())
-    screen.table(str(file), ("assumption", "number", "verdict"), rows, words=("verdict",))
+    found = diagnosis.rows()
+    screen.result(file=file, seed=seed, rows=found, **diagnosis.facts())
+    screen.table(str(file), ("assumption", "number", "verdict"), found, words=("verdict",))

@@ -20,6 +20,7 @@ def command(
     episodes: options.Episodes = 100_000,
     method: str = "auto",
     logs: Path | None = None,
+    columns: str | None = None,
     seed: options.Seed = 0,
     device: options.Device = "cpu",
     cluster: options.Cluster = None,
@@ -38,12 +39,14 @@ def command(
         `importance`.
     logs
         Estimate from these logs of another policy instead.
+    columns
+        What a table of logs calls its columns: `episode=id,t=week,state=brand,...`.
     """
     if logs is not None and (cluster, device) != (None, "cpu"):
         raise typer.BadParameter("--cluster and --device play episodes, and --logs needs none")
     engine = options.engine_of(cluster, device)
     world = options.load_model(model)
-    data = None if logs is None else options.LogSource(logs).read()[0]
+    data = None if logs is None else options.LogSource(logs, columns).read()[0]
     with warnings.catch_warnings(), screen.progress(f"evaluating {policy}"):
         acting = find_policy(policy, world)
         if data is None:

@@ -4,7 +4,7 @@ import warnings
 from pathlib import Path
 
 import latentmdp as lm
-from latentmdp._util import plural
+from latentmdp._util import Worded, plural
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
@@ -15,6 +15,7 @@ def command(
     source: options.LogSource,
     structure: options.StructureOptions,
     out: Path | None = None,
+    groups: Path | None = None,
     max_contexts: options.Positive = 10,
     seed: options.Seed = 0,
     device: options.Device = "cpu",
@@ -32,12 +33,15 @@ def command(
     ----------
     out
         Save the model here (.npz or .json).
+    groups
+        Write who belongs to which group, with probabilities, here (.csv).
     max_contexts
         The most that `auto` tries.
     """
-    from latentmdp.report import assignment, largest_differences
+    from latentmdp.report import assignment, largest_differences, profiles, write_groups
 
     options.check_target(out, lm.LatentMDP)
+    options.check_target(groups)
     arguments = structure.arguments() | {"max_contexts": max_contexts}
     data, engine = source.read(device)
     doing = f"fitting {plural(len(data), 'episode')}"
@@ -45,17 +49,24 @@ def command(
         warnings.simplefilter("always")
         fit = lm.initialize(None, data, engine=engine, rng=seed, **arguments)
     options.save(fit.model, out)
+    if groups is not None:
+        write_groups(groups, fit, data)
     sure, differences = assignment(fit, data), largest_differences(fit.model)
     screen.result(
         f"contexts in {source.logs}",
         {
             **fit.facts(),
             **sure.facts(),
+            "profiles": Worded.lines(profiles(fit, data)),
             "missing": data.missing,
             "warnings": [str(warning.message) for warning in caught],
         },
         **{"logs": source.logs, "seed": seed, "out": out, "differences": differences},
+        groups=groups,
     )
+    if fit.selection is not None:
+        evidence = fit.selection.rows()
+        screen.table("how many", list(evidence[0]), [list(row.values()) for row in evidence])
     if differences:
         rows = [
             (d.where(fit.model), "{} and {}".format(*d.contexts), d.distance) for d in differences
