@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latentmdp._model_table import COLUMNS, by_name, read_model_table
+from latentmdp._total_reward import require_bounded
 from latentmdp._util import (
     Duration,
     Fielded,
@@ -162,6 +163,7 @@ class LatentMDP(Fielded):
         except ValueError as error:
             raise ModelError(str(error)) from None
         arrays.store(self, content)
+        self._require_bounded_total()
 
     @classmethod
     def from_outcomes(
@@ -405,7 +407,13 @@ class LatentMDP(Fielded):
             raise ModelError(str(error)) from None
         self = cls.__new__(cls)
         arrays.store(self, content)
+        self._require_bounded_total()
         return self
+
+    def _require_bounded_total(self) -> None:
+        """Raise `ModelError` where neither an end nor a discount bounds what can be earned."""
+        if self.duration.is_total:
+            require_bounded(self)
 
     @classmethod
     def _trusted(cls, like: LatentMDP, **fields: Any) -> LatentMDP:
@@ -865,7 +873,7 @@ def _common_fields(
     return {
         "initial": validation.initial(arguments["initial"], M, allowed, unvisited),
         "weights": validation.weights(arguments["weights"], M),
-        "horizon": validation.horizon(arguments["horizon"], discount),
+        "horizon": validation.horizon(arguments["horizon"]),
         "discount": discount,
         "bonus": bonus,
         "initial_bonus": validation.bonus("initial_bonus", arguments["initial_bonus"], (M,)),
