@@ -1,11 +1,11 @@
-"""Total rewards: neither a horizon nor a discount, where what can be earned is bounded all the same.
+"""Total rewards: no horizon and no discount, where what can be earned is bounded all the same.
 
 An episode lasts until a terminal state, or for ever in a cycle that pays nothing. That is so where
 
 * no reward is negative, and no cycle that can go on for ever, in any context, pays anything
   (goals: the value is a probability, or what is collected on the way);
-* no reward is positive, and one rule for all contexts surely leads from every state to an end, or
-  to where one can stay for nothing (costs until a goal);
+* no reward is positive, and in every context alone some rule surely leads from every state to an
+  end, or to where one can stay for nothing (costs until a goal);
 * no cycle can go on for ever at all, whatever is done.
 
 What can go on for ever in a context are its end components (`latentmdp._util.cycles`).
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latentmdp._util import EndComponents, Flags, Integers, distances, end_components, names
+from latentmdp._util import EndComponents, Flags, Floats, Integers, distances, end_components, names
 from latentmdp.errors import ModelError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def require_bounded(model: LatentMDP) -> None:
     for m, component in enumerate(found):
         inside = component.inside
         wrong = inside & (np.abs(rewards[m]) > rounding)
-        if some_earn and wrong.any() or (some_earn and some_cost and inside.any()):
+        if (some_earn and wrong.any()) or (some_earn and some_cost and inside.any()):
             row = int(np.argmax(wrong if wrong.any() else inside))
             raise ModelError(
                 "without a horizon and with discount 1 the total reward must be bounded, but in "
@@ -60,14 +60,18 @@ def require_bounded(model: LatentMDP) -> None:
                 + ": give a horizon or a discount below 1"
             )
     if some_cost and any(inside.any() for _, inside in found):
-        reached = sure_rule(model)[1]
-        if not reached.all():
-            s = int(np.argmin(reached))
-            raise ModelError(
-                "without a horizon and with discount 1 costs must come to an end, but from "
-                f"{names.called('state', s, model.state_names)} no rule for all contexts surely "
-                "leads to an end: give a horizon or a discount below 1"
-            )
+        for m in range(M):
+            reached = _sure_rule(
+                model.outcomes.select(np.array([m])), rewards[m : m + 1], model.n_states
+            )[1]
+            if not reached.all():
+                s = int(np.argmin(reached))
+                raise ModelError(
+                    "without a horizon and with discount 1 costs must come to an end, but in "
+                    f"{names.called('context', m, model.context_names)} no policy surely leads "
+                    f"to one from {names.called('state', s, model.state_names)}: give a horizon "
+                    "or a discount below 1"
+                )
 
 
 def _cycle(model: LatentMDP, m: int, component: EndComponents, row: int) -> str:
@@ -96,12 +100,19 @@ def sure_rule(model: LatentMDP) -> tuple[Integers, Flags]:
     every context, one may come nearer to an end, and by which one is never led to where there is
     no way: each time there is a chance to go all the way.
     """
-    table, A, S = model.outcomes, model.n_actions, model.n_states
-    rewards = np.abs(model.planning_rewards()).reshape(model.n_contexts, S * A)
-    free = (rewards <= 1e-12 * rewards.max(initial=0.0)).all(axis=0) & model.allowed.ravel()
-    actions, resting = np.zeros(S, np.int64), ~model.terminal
+    rewards = model.planning_rewards()
+    return _sure_rule(model.outcomes, rewards.reshape(len(rewards), -1), model.n_states)
+
+
+def _sure_rule(table: Outcomes, rewards: Floats, S: int) -> tuple[Integers, Flags]:
+    """`sure_rule` of a table of S states, with rewards (M, S A)."""
+    A = (table.starts.size - 1) // S
+    allowed = np.diff(table.starts) > 0
+    terminal = ~allowed.reshape(S, A).any(axis=1)
+    free = (np.abs(rewards) <= 1e-12 * np.abs(rewards).max(initial=0.0)).all(axis=0) & allowed
+    actions, resting = np.zeros(S, np.int64), ~terminal
     while True:  # the largest set that can be stayed in for nothing
-        stays = free & ~_any_leads(table, ~(resting | model.terminal))
+        stays = free & ~_any_leads(table, np.logical_not(resting | terminal))
         left = resting & stays.reshape(S, A).any(axis=1)
         if (left == resting).all():
             break
@@ -109,8 +120,8 @@ def sure_rule(model: LatentMDP) -> tuple[Integers, Flags]:
     actions[resting] = stays.reshape(S, A)[resting].argmax(axis=1)
     won = np.ones(S, np.bool_)
     while True:  # the largest set in which everyone can come nearer, without leaving it
-        safe = model.allowed.ravel() & ~_any_leads(table, ~won)
-        reached = resting | model.terminal
+        safe = allowed & ~_any_leads(table, ~won)
+        reached = np.logical_or(resting, terminal)
         while True:
             nearer = safe & _all_may_lead(table, reached)
             fresh = ~reached & nearer.reshape(S, A).any(axis=1)

@@ -7,7 +7,8 @@ At the start of an episode a context m is drawn with probability w_m and stays h
 and the value of a policy is V = sum_m w_m E_m^pi [ sum_t discount^{t-1} r_t ]. The joint law
 P_m(s', r | s, a) is T_m(s' | s, a) R_m(r | s, a), or T_m(s' | s, a) R_m(r | s, a, s') where the
 reward depends on the next state. Rewards take finitely many values (0 and 1 by default). Without a
-horizon an episode goes on for ever, and the discount is below 1.
+horizon an episode goes on until a terminal state, or for ever; then the discount is below 1, or the
+total reward is bounded: goals, or costs until an end.
 
 An action may be forbidden in a state. A state without any allowed action is terminal: the episode
 ends there, and nothing more is earned.
@@ -80,7 +81,9 @@ class LatentMDP(Fielded):
     weights : None or (M,)
         w_m: uniform by default.
     horizon : int or None
-        H, the number of actions in an episode; None for no end, with a discount below 1.
+        H, the number of actions in an episode; None for no end but terminal states, with a discount
+        below 1 or where the total reward is bounded (`latentmdp._total_reward`): goals, or costs
+        until an end.
     discount : float
         In (0, 1].
     reward_values : sequence of Z distinct floats

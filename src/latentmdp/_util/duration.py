@@ -95,6 +95,14 @@ class Duration:
             )
         return self.horizon
 
+    def require_discount(self, what: str) -> None:
+        """Raise `ModelError` where there is neither an end nor a discount and `what` needs one."""
+        if self.is_total:
+            raise ModelError(
+                f"{what} needs a horizon or a discount below 1: model.replace(horizon=...) cuts "
+                "episodes off; HSVI, Robust, QMDP and evaluate need neither"
+            )
+
     def require_covered(self, steps: int) -> None:
         """Raise unless a policy that says what to do in so many steps covers an episode."""
         if self.horizon is None:

@@ -11,18 +11,26 @@ and a policy graph of it is translated back: inside a component it walks to wher
 
 Where there are too many nodes, sets stop shrinking: then fewer cycles are found, and upper bounds
 are still bounds.
+
+With costs nothing needs to be joined, since a promise to leave later is no gain; but plans need a
+first policy that surely comes to an end. Where no rule by states does so in all contexts, nodes are
+searched, and one by nodes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Flags, Floats, Integers, distances, end_components, segments
+from latentmdp._total_reward import sure_rule
+from latentmdp._util import Flags, Floats, Integers, distances, end_components, names, segments
+from latentmdp.errors import ModelError
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
 from latentmdp.planning.graphs import evaluated_graph, graph_bounds
+from latentmdp.planning.limits import LimitReached
 from latentmdp.policies import MixturePolicy
 
 _SAME = 1e-12
@@ -50,6 +58,7 @@ class Quotient(NamedTuple):
     exits: Integers  # (quotient's states x its actions,): the row node x A + a, -1 for none
     place: Integers  # (k,): which of the quotient's outcomes each outcome of the nodes is, or -1
     inside: Flags  # (n A,): actions that stay in their component
+    keep_apart: Callable[[], None] | None = None  # for `lump`: nodes of other sets have other rules
 
     def translated(self, policy: MixturePolicy) -> tuple[MixturePolicy, Floats, Floats]:
         """A policy of the quotient in the model's own states; what it earns in each context."""
@@ -60,16 +69,33 @@ def quotient(model: LatentMDP, memory: float) -> Quotient:
     """The quotient of a model, which takes about so many bytes at most."""
     none = np.empty(0, np.int64)
     plain = Quotient(model, model, None, none, none, none, np.empty(0, np.bool_))
-    if not model.duration.is_total or model.planning_rewards().min() < 0.0:
+    costs = model.planning_rewards().min() < 0.0
+    if not model.duration.is_total or (costs and sure_rule(model)[1].all()):
         return plain
     nodes = _listed(model, memory / (8.0 * model.n_contexts))
     A, n = model.n_actions, nodes.states.size
+    if costs:
+        # Which contexts are possible may tell how to come to an end in all of them.
+        product = _joined(model, nodes, np.full(n, -1), np.zeros(n * A, np.bool_))
+        surely = sure_rule(product.model)[1][product.number]
+        if not surely.all():
+            s = int(nodes.states[np.argmin(surely)])
+            raise ModelError(
+                "no policy was found that surely comes to an end in every context from "
+                f"{names.called('state', s, model.state_names)}: give a horizon or a discount"
+            )
+        return product._replace(keep_apart=_keep_apart)
     silent = _silent(model, nodes)
     every = np.ones(nodes.outcomes.size, np.bool_)
     found = end_components(np.arange(n + 1) * A, nodes.starts, nodes.following, every, silent)
     if not found.inside.any():
         return plain
     return _joined(model, nodes, found.of_state, found.inside)
+
+
+def _keep_apart() -> None:
+    """The check of a lumping that must not be done."""
+    raise LimitReached("the rule that surely ends tells all states apart")
 
 
 def _listed(model: LatentMDP, most: float) -> _Nodes:
@@ -230,7 +256,9 @@ class _Translation:
             actions[i] = self._walk(int(leaves[i] // self.A))[at[i]]
         return actions
 
-    def _after(self, at: Integers, graph_nodes: Integers, actions: Integers) -> tuple[Integers, ...]:
+    def _after(
+        self, at: Integers, graph_nodes: Integers, actions: Integers
+    ) -> tuple[Integers, ...]:
         """What follows pairs: (pair, the model's outcome, the node there, the graph's node)."""
         rows = at * self.A + actions
         source, entries = segments(self.nodes.starts, rows)
@@ -241,9 +269,11 @@ class _Translation:
         starts = self.quotient.model.outcomes.starts
         stays = self.links.stays[of]
         listed = self.links.node_starts[of] + place - starts[self.rows[of]]
-        linked = self.links.followers[np.minimum(listed, self.links.followers.size - 1)] if (
-            self.links.followers.size
-        ) else np.zeros_like(of)
+        linked = (
+            self.links.followers[np.minimum(listed, self.links.followers.size - 1)]
+            if (self.links.followers.size)
+            else np.zeros_like(of)
+        )
         own = self.rows[of] // self.quotient.model.n_actions
         followers[leaving] = np.where(stays, self.offsets[number] + of - self.offsets[own], linked)
         followers[self.quotient.model.terminal[self.quotient.number[ahead]]] = -1

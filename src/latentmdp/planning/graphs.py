@@ -93,7 +93,7 @@ def node_bounds(
 
 
 def _chain(problem: tuple[Any, ...], offsets: Integers) -> tuple[Integers, Integers, Integers]:
-    """The chain of a graph's nodes without an end: offsets, followers, and outcomes of the table."""
+    """The chain of a graph's nodes without an end: offsets, followers, outcomes of the table."""
     table, rewards, _, states, labels, links = problem
     source, outcomes = segments(table.starts, states * rewards.shape[1] + labels)
     # A node that stays goes on at its place among the nodes of the next state.
@@ -160,6 +160,7 @@ def evaluated_graph(
     node_starts = np.concatenate([[0], np.cumsum(np.diff(model.outcomes.starts)[rows])])
     links = Links(node_starts, followers.astype(np.int32), np.zeros(actions.size, np.bool_))
     vectors, _ = node_bounds(model, actions, offsets, links, guess)
+    vectors = np.maximum(vectors, -1e300)  # of a node that would pay for ever
     return PolicyGraph(AlphaVectorPolicy(vectors, actions, offsets, model), followers, first)
 
 

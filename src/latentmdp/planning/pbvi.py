@@ -87,6 +87,8 @@ class PBVI:
 
         require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit)
+        if self.spacing is not None:
+            model.duration.require_discount("PBVI with spacing")
         grid = None if self.spacing is None else self._grid(model, self.spacing)
         n_iter, gained = 0, 0.0
         with clock.interruptible():

@@ -111,7 +111,9 @@ class _Iteration:
     def solved(self, guess: Floats) -> Floats:
         """The values (S, 1) of the policy at hand."""
         rows = self.rows[:, 0]
-        earned = np.where(rows[:, None] < 0, 0.0, self.rewards[rows]) if len(self.rewards) else guess
+        earned = (
+            np.where(rows[:, None] < 0, 0.0, self.rewards[rows]) if len(self.rewards) else guess
+        )
         return policy_chain(self.steps, 1.0, rows, earned, guess=guess, check=self.check)
 
     def best(self) -> Floats:

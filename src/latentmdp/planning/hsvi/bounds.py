@@ -154,7 +154,7 @@ class Bounds:
         self.model, self.check, self.threads, self.few = model, clock.check, threads, few
         self.kept: list[Integers] = []
         check = clock.check
-        self.lumping = lump(model, self._share_all, check)
+        self.lumping = lump(model, self._share_all, self.quotient.keep_apart or check)
         problem = self.problem = self.lumping.problem
         flat = self.lumping.flat()
         q = q_values(flat, check, threads)
