@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from latentmdp.model import LatentMDP
     from latentmdp.outcomes import Outcomes
 
+__all__ = ["require_bounded", "sure_rule"]
+
 
 def components_by_context(model: LatentMDP) -> list[EndComponents]:
     """The maximal end components of every context alone; rows are s A + a."""

@@ -37,7 +37,7 @@ _SAME = 1e-12
 """Chances that differ by no more are equal: those of contexts that outcomes do not tell apart."""
 
 
-class _Nodes(NamedTuple):
+class SupportNodes(NamedTuple):
     """Pairs (s, G) of a state and the contexts that are possible there, and what follows them."""
 
     states: Integers  # (n,)
@@ -53,7 +53,9 @@ class Quotient(NamedTuple):
 
     own: LatentMDP
     model: LatentMDP
-    nodes: _Nodes | None  # None where the model has no such cycles: then it is its own quotient
+    nodes: (
+        SupportNodes | None
+    )  # None where the model has no such cycles: then it is its own quotient
     number: Integers  # (n,): the quotient's state of each node
     exits: Integers  # (quotient's states x its actions,): the row node x A + a, -1 for none
     place: Integers  # (k,): which of the quotient's outcomes each outcome of the nodes is, or -1
@@ -98,7 +100,7 @@ def _keep_apart() -> None:
     raise LimitReached("the rule that surely ends tells all states apart")
 
 
-def _listed(model: LatentMDP, most: float) -> _Nodes:
+def _listed(model: LatentMDP, most: float) -> SupportNodes:
     """The nodes that can be met, with at most about so many outcomes before sets stop shrinking."""
     table, A = model.outcomes, model.n_actions
     possible = table.probs > 0.0
@@ -144,13 +146,13 @@ def _listed(model: LatentMDP, most: float) -> _Nodes:
         following.append(found)
         listed += found.size
     starts = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-    return _Nodes(
+    return SupportNodes(
         np.concatenate(states), np.concatenate(sets), first, starts,
         np.concatenate(outcomes), np.concatenate(following),
     )  # fmt: skip
 
 
-def _chances(model: LatentMDP, nodes: _Nodes) -> tuple[Floats, Integers]:
+def _chances(model: LatentMDP, nodes: SupportNodes) -> tuple[Floats, Integers]:
     """The probabilities of the nodes' outcomes, (k, M), and the context that excluded ones copy.
 
     So a context that is not possible in a node has the same future as one that is: a search takes
@@ -161,7 +163,7 @@ def _chances(model: LatentMDP, nodes: _Nodes) -> tuple[Floats, Integers]:
     return np.take_along_axis(model.outcomes.probs[nodes.outcomes], like[node], 1), like
 
 
-def _silent(model: LatentMDP, nodes: _Nodes) -> Flags:
+def _silent(model: LatentMDP, nodes: SupportNodes) -> Flags:
     """Whether the outcomes of each action of a node are equally likely in all its contexts."""
     probs, _ = _chances(model, nodes)
     differs = probs.max(axis=1) - probs.min(axis=1) > _SAME
@@ -169,7 +171,7 @@ def _silent(model: LatentMDP, nodes: _Nodes) -> Flags:
     return np.asarray(np.bincount(rows[differs], minlength=nodes.starts.size - 1) == 0)
 
 
-def _joined(model: LatentMDP, nodes: _Nodes, of_node: Integers, inside: Flags) -> Quotient:
+def _joined(model: LatentMDP, nodes: SupportNodes, of_node: Integers, inside: Flags) -> Quotient:
     """The quotient with each component one state; the actions of all others keep their numbers."""
     A, n, M = model.n_actions, nodes.states.size, model.n_contexts
     groups = np.where(of_node >= 0, n + of_node, np.arange(n))
