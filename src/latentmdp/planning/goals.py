@@ -9,8 +9,8 @@ are equally likely in all its contexts the end components are found; and the nod
 one, whose actions are those that leave it. `Quotient.model` is that problem, a latent MDP again,
 and a policy graph of it is translated back: inside a component it walks to where it leaves.
 
-Where there are too many nodes, sets stop shrinking: then fewer cycles are found, and upper bounds
-are still bounds.
+Where there are too many nodes, those that follow have all contexts for their set: then fewer cycles
+are found, and upper bounds are still bounds.
 
 With costs nothing needs to be joined, since a promise to leave later is no gain; but plans need a
 first policy that surely comes to an end. Where no rule by states does so in all contexts, nodes are
@@ -35,6 +35,10 @@ from latentmdp.policies import MixturePolicy
 
 _SAME = 1e-12
 """Chances that differ by no more are equal: those of contexts that outcomes do not tell apart."""
+
+_LARGER = 16.0
+"""How many times as many outcomes as the model's the nodes may have before sets are given up: more
+find more cycles, and make the search as much slower."""
 
 
 class SupportNodes(NamedTuple):
@@ -74,7 +78,8 @@ def quotient(model: LatentMDP, memory: float) -> Quotient:
     costs = model.planning_rewards().min() < 0.0
     if not model.duration.is_total or (costs and sure_rule(model)[1].all()):
         return plain
-    nodes = _listed(model, memory / (8.0 * model.n_contexts))
+    most = min(memory / (8.0 * model.n_contexts), _LARGER * model.outcomes.size)
+    nodes = _listed(model, most)
     A, n = model.n_actions, nodes.states.size
     if costs:
         # Which contexts are possible may tell how to come to an end in all of them.
@@ -101,7 +106,7 @@ def _keep_apart() -> None:
 
 
 def _listed(model: LatentMDP, most: float) -> SupportNodes:
-    """The nodes that can be met, with at most about so many outcomes before sets stop shrinking."""
+    """The nodes that can be met, with at most about so many outcomes before sets are given up."""
     table, A = model.outcomes, model.n_actions
     possible = table.probs > 0.0
     known: dict[bytes, int] = {}
@@ -139,7 +144,7 @@ def _listed(model: LatentMDP, most: float) -> SupportNodes:
         left = possible[entries] & origin
         some = left.any(axis=1)
         if listed > most:
-            left = origin
+            left = np.ones_like(origin)
         found, _ = numbers(table.next_state[entries[some]].astype(np.int64), left[some])
         counts.append(np.bincount(source[some], minlength=rows.size))
         outcomes.append(entries[some])
