@@ -24,6 +24,7 @@ LAYERS = (
     {
         "outcomes",
         "_model_table",
+        "_total_reward",
         "model",
         "logs",
         "worlds",

@@ -73,6 +73,8 @@ OTHER = {
         "offline/solving.py: _value_in_model": "rewards by time",
         "online/baselines.py: ThompsonPolicy.__call__": "chances of actions, summed over contexts",
         "planning/exact.py: _policy": "beliefs by state",
+        "planning/goals.py: _Translation._walk": "the nearest way among nodes",
+        "planning/goals.py: _Translation.result": "nodes by state",
         "report/explanations.py: policy_graph": "visits of a policy's nodes",
         "spectral/moments.py: weigh_steps": "by time as well as by cell",
     },

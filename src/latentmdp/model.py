@@ -7,7 +7,8 @@ At the start of an episode a context m is drawn with probability w_m and stays h
 and the value of a policy is V = sum_m w_m E_m^pi [ sum_t discount^{t-1} r_t ]. The joint law
 P_m(s', r | s, a) is T_m(s' | s, a) R_m(r | s, a), or T_m(s' | s, a) R_m(r | s, a, s') where the
 reward depends on the next state. Rewards take finitely many values (0 and 1 by default). Without a
-horizon an episode goes on for ever, and the discount is below 1.
+horizon an episode goes on until a terminal state, or for ever; then the discount is below 1, or the
+total reward is bounded: goals, or costs until an end.
 
 An action may be forbidden in a state. A state without any allowed action is terminal: the episode
 ends there, and nothing more is earned.
@@ -32,6 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latentmdp._model_table import COLUMNS, by_name, read_model_table
+from latentmdp._total_reward import require_bounded
 from latentmdp._util import (
     Duration,
     Fielded,
@@ -79,7 +81,9 @@ class LatentMDP(Fielded):
     weights : None or (M,)
         w_m: uniform by default.
     horizon : int or None
-        H, the number of actions in an episode; None for no end, with a discount below 1.
+        H, the number of actions in an episode; None for no end but terminal states, with a discount
+        below 1 or where the total reward is bounded (`latentmdp._total_reward`): goals, or costs
+        until an end.
     discount : float
         In (0, 1].
     reward_values : sequence of Z distinct floats
@@ -162,6 +166,7 @@ class LatentMDP(Fielded):
         except ValueError as error:
             raise ModelError(str(error)) from None
         arrays.store(self, content)
+        self._require_bounded_total()
 
     @classmethod
     def from_outcomes(
@@ -405,7 +410,13 @@ class LatentMDP(Fielded):
             raise ModelError(str(error)) from None
         self = cls.__new__(cls)
         arrays.store(self, content)
+        self._require_bounded_total()
         return self
+
+    def _require_bounded_total(self) -> None:
+        """Raise `ModelError` where neither an end nor a discount bounds what can be earned."""
+        if self.duration.is_total:
+            require_bounded(self)
 
     @classmethod
     def _trusted(cls, like: LatentMDP, **fields: Any) -> LatentMDP:
@@ -865,7 +876,7 @@ def _common_fields(
     return {
         "initial": validation.initial(arguments["initial"], M, allowed, unvisited),
         "weights": validation.weights(arguments["weights"], M),
-        "horizon": validation.horizon(arguments["horizon"], discount),
+        "horizon": validation.horizon(arguments["horizon"]),
         "discount": discount,
         "bonus": bonus,
         "initial_bonus": validation.bonus("initial_bonus", arguments["initial_bonus"], (M,)),

@@ -76,7 +76,7 @@ def simulate(
         Where in that sequence to begin.
     horizon
         Cut episodes off after so many steps. By default they last the model's horizon; where it
-        has none, the first T steps with discount^T below 1e-4.
+        has none, the first T steps with discount^T below 1e-4, or 10,000 without a discount.
     out
         A new or empty folder: episodes are written there as Parquet files of about two million
         steps each, and memory does not grow with their number.

@@ -88,7 +88,7 @@ class Space:
     horizon
         H; None where an episode has no end.
     discount
-        In (0, 1], below 1 where there is no end.
+        In (0, 1].
     allowed
         (S, A) flags of the actions that each state has; None where all have all. A state with
         none is terminal.
@@ -205,7 +205,7 @@ class Space:
         """H; where there is no end, the steps after which episodes are cut off.
 
         Those are the first T with discount^T below 1e-4: what comes later is worth less than
-        1e-4 of the largest return.
+        1e-4 of the largest return. Without a discount they are 10,000.
         """
         return self.duration.cut_off(1e-4)
 

@@ -431,8 +431,6 @@ def test_sizes_of_classes_follow_from_splits():
     assert (sizes.low[root], sizes.high[a], sizes.high[b]) == (2, 3, 3)
     sizes.split(a, "y", [c, d])
     assert (sizes.low[a], sizes.low[root], sizes.high[b], sizes.high[c]) == (2, 3, 2, 2)
-    sizes.close([root])
-    assert (sizes.low[root], sizes.low[b]) == (4, 1)
     sizes.fix(b, 2)
     assert (sizes.low[a], sizes.high[a], sizes.low[c], sizes.high[d]) == (2, 2, 1, 1)
     with pytest.raises(ContradictionError):

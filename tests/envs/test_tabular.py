@@ -101,5 +101,5 @@ def test_environments_that_do_not_fit():
         tabular_model([gymnasium.make("CartPole-v1")], horizon=5)
     with pytest.raises(ValueError, match="table P"):
         tabular_model([], horizon=5)
-    with pytest.raises(lm.errors.ModelError, match="discount below 1"):
-        tabular_model([gymnasium.make("FrozenLake-v1")], horizon=None)
+    with pytest.raises(lm.errors.ModelError, match="needs a horizon or a discount below 1"):
+        lm.Memoryless().plan(tabular_model([gymnasium.make("FrozenLake-v1")], horizon=None))

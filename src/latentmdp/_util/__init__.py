@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     )
     from latentmdp._util.checkpoint import CheckpointError, read_checkpoint, whole, write_checkpoint
     from latentmdp._util.clock import compile_announcement, compile_seconds
+    from latentmdp._util.cycles import (
+        EndComponents,
+        components,
+        distances,
+        end_components,
+        reaching,
+    )
     from latentmdp._util.duration import Duration
     from latentmdp._util.fields import Fielded, float_field, integer_field
     from latentmdp._util.lazy import lazy_names

@@ -57,15 +57,8 @@ def allowed(value: ArrayLike | None, S: int, A: int) -> Flags:
     return np.array(flags, dtype=np.bool_)
 
 
-def horizon(value: Any, discount: float) -> int | None:
-    if value is None:
-        if discount >= 1.0:
-            raise ValueError(
-                "without a horizon an episode has no end, and that needs a discount below 1: "
-                f"got discount {discount:g}"
-            )
-        return None
-    return arrays.positive_integer("horizon", value)
+def horizon(value: Any) -> int | None:
+    return None if value is None else arrays.positive_integer("horizon", value)
 
 
 def reward_values(value: ArrayLike) -> Floats:

@@ -131,8 +131,6 @@ def make(name: str, rng: RNGLike = None, **arguments: Any) -> LatentMDP:
         changes["discount"] = arguments.pop("discount")
     if only_ends and arguments.get("horizon", 1) is None:
         changes["horizon"] = arguments.pop("horizon")
-        if changes.get("discount", 1.0) == 1.0:
-            raise ValueError(f"instance {name!r}: horizon=None needs a discount below 1")
     for argument in arguments:
         if argument not in instance.arguments:
             accepted = [*instance.arguments, *(["discount"] if only_ends else [])]

@@ -411,10 +411,6 @@ def latent_mdp(pomdp: Pomdp, horizon: int | None, max_states: int) -> LatentMDP:
         If a hidden state is not determined, with the shortest sequence of actions and observations
         after which it is not, or if there are more than `max_states` nodes.
     """
-    if not horizon and pomdp.discount >= 1.0:
-        raise FormatError(
-            "its discount is 1, so it needs an end: load(path, horizon=...) gives it one"
-        )
     groups = _grouped(pomdp)
     for reading in (_with_ends, _with_draws):
         if groups.undetermined.any():

@@ -62,14 +62,15 @@ def read(
     reward
         The reward model that is paid, and not seen, where there is no goal.
     horizon, discount
-        As for `LatentMDP`. Without both there is no end and the discount is 0.95.
+        As for `LatentMDP`. Without both there is no end, and with a goal no discount either: the
+        value is the probability of reaching it. Without a goal the discount is then 0.95.
     max_states
         States of one context, at most.
     """
     paths = _files(path)
     if find_spec("stormpy") is None:
         raise FormatError("such a file is read by stormpy: pip install 'latentmdp[storm]'")
-    if horizon is None and discount is None:
+    if horizon is None and discount is None and goal is None:
         warnings.warn("no horizon and no discount: no end, and a discount of 0.95", stacklevel=2)
     constants = {
         name: [values] if isinstance(values, str) or not np.iterable(values) else list(values)
@@ -90,7 +91,7 @@ def read(
     systems = _built(contexts, goal, reward, max_states)
     end = None if goal is None else goal.strip().strip('"')
     if discount is None:
-        discount = 0.95 if horizon is None else 1.0
+        discount = 0.95 if horizon is None and goal is None else 1.0
     model = latent_mdp(joined(systems, names, end, discount), horizon, len(systems) * max_states)
     return model if end is None else model.reaching(end)
 

@@ -8,17 +8,22 @@ factorisation where that fails.
 A chain is given by its rows: next_state[offsets[s]] .. next_state[offsets[s + 1] - 1] may follow s,
 with the probabilities `probs` of all contexts side by side. An entry may be listed twice, then both
 count. A row may sum to less than one, and is empty in a terminal state.
+
+With a discount of 1, x are total rewards: 0 in states from which nothing is ever earned, though the
+chain may stay there for ever, and infinite in those from which something may be earned for ever. In
+the others, P is left for good in a finite number h of steps on average, and a residual of at most d
+in all states is an error of at most d h (`total_bounds`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from latentmdp._kernels import Successors
-from latentmdp._util import Floats, Indices, Integers, segments
+from latentmdp._util import Flags, Floats, Indices, Integers, components, reaching, segments
 
 
 def solve_chains(
@@ -47,11 +52,16 @@ def solve_chains(
         Called before each context of a long solution; it may raise.
     """
     S, M = right.shape
+    endless = np.zeros(1)
+    if discount == 1.0:
+        probs, right, _, endless = _paying(offsets, next_state, probs, right)
     # From here on a Krylov method is as fast, and linear algebra begins to use threads, which is
     # slow where the machine is busy.
     if S > 64:
         start = np.zeros_like(right) if guess is None else guess
-        return _solve_sparse(offsets, next_state, probs, right, discount, transposed, start, check)
+        return endless + _solve_sparse(
+            offsets, next_state, probs, right, discount, transposed, start, check
+        )
     state = np.repeat(np.arange(S), np.diff(offsets))
     cell = next_state * S + state if transposed else state * S + next_state
     solved = np.empty((M, S))
@@ -59,7 +69,7 @@ def solve_chains(
         columns = discount * probs[:, m : m + 1_000].T
         moves = np.array([np.bincount(cell, column, S * S) for column in columns], np.float64)
         solved[m : m + 1_000] = solve_dense(moves.reshape(-1, S, S), right[:, m : m + 1_000].T)
-    return solved.T
+    return endless + solved.T
 
 
 def solve_dense(moves: Floats, right: Floats) -> Floats:
@@ -95,7 +105,7 @@ def _solve_sparse(
         system: Any = sparse.eye_array(S, format="csr") - moves
         b, answer = right[:, m], start[:, m]
         size = float(np.abs(b).max(initial=0.0))
-        enough = size * max(1e-12, 1e-15 / (1.0 - discount))
+        enough = size * max(1e-12, 1e-15 / max(1.0 - discount, 1e-3))
         for _ in range(20):  # from a residual in one state only a Krylov method would break down
             answer = b + moves @ answer
         off = float(np.abs(b - system @ answer).max(initial=0.0))
@@ -107,10 +117,73 @@ def _solve_sparse(
             if now < off:
                 answer, off = closer, now
         # The factors may be full: 200 MB for 5,000 states.
-        if off > 10.0 * enough and S <= 5_000:
+        if off > 10.0 * enough and (S <= 5_000 or discount == 1.0):
             answer = linalg.spsolve(system.tocsc(), b)
         solution[:, m] = answer
     return solution
+
+
+class _Paying(NamedTuple):
+    """A chain of total rewards without the states from which nothing, or no end, is earned."""
+
+    probs: Floats  # (n, M)
+    right: Floats  # (S, M)
+    states: Flags  # (S, M): those that are left
+    endless: Floats  # (S, M): inf or -inf where something may be earned for ever, else 0
+
+
+def _paying(
+    offsets: Integers, next_state: Integers | Indices, probs: Floats, right: Floats
+) -> _Paying:
+    S, M = right.shape
+    source = np.repeat(np.arange(S), np.diff(offsets))
+    states, endless = np.zeros((S, M), np.bool_), np.zeros((S, M))
+    for m in range(M):
+        size = np.abs(right[:, m])
+        pays, possible = size > 1e-12 * size.max(initial=0.0), probs[:, m] > 0.0
+        ways = source[possible], next_state[possible].astype(np.int64)
+        states[:, m] = reaching(S, *ways, pays)
+        # What is never left among these states pays for ever: a class that no way leads out of.
+        label = components(S, *ways)
+        leaves = np.bincount(source, probs[:, m], S) < 1.0 - 1e-9
+        leaves[ways[0][label[ways[0]] != label[ways[1]]]] = True
+        is_left = np.zeros(S, np.bool_)
+        is_left[label[leaves]] = True
+        for_ever = states[:, m] & ~is_left[label]
+        if for_ever.any():
+            lost = reaching(S, *ways, for_ever)
+            endless[lost, m] = np.copysign(np.inf, right[for_ever, m].sum())
+            states[lost, m] = False
+    inner = np.where(states[source] & states[next_state], probs, 0.0)
+    return _Paying(inner, np.where(states, right, 0.0), states, endless)
+
+
+def total_bounds(
+    offsets: Integers, next_state: Integers | Indices, probs: Floats, right: Floats,
+    guess: Floats | None = None, check: Callable[[], None] | None = None,
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """Bounds (S, M) on the solution of `solve_chains` with discount 1, rounding counted."""
+    from scipy import sparse
+
+    chain = (offsets, next_state)
+    inner, earned, states, endless = _paying(*chain, probs, right)
+    value = solve_chains(*chain, inner, earned, 1.0, guess=guess, check=check)
+    steps = solve_chains(*chain, inner, states.astype(np.float64), 1.0, check=check)
+    lower, upper = value.copy(), value.copy()
+    for m, left in enumerate(states.T):
+        if not left.any():
+            continue
+        moves = sparse.csr_array((inner[:, m], next_state, offsets), shape=(len(steps),) * 2)
+        # With h >= P h + least, a residual d is an error of at most d h / least.
+        least = float((steps[:, m] - moves @ steps[:, m])[left].min())
+        off = (earned[:, m] + moves @ value[:, m] - value[:, m])[left]
+        noise = 1e-15 * float(np.abs(value[:, m]).max())
+        scale = steps[left, m] / least if least > 0.0 else np.inf
+        lower[left, m] += scale * (min(float(off.min()), 0.0) - noise)
+        upper[left, m] += scale * (max(float(off.max()), 0.0) + noise)
+        if right[:, m].min() >= 0.0:
+            lower[:, m] = np.maximum(lower[:, m], 0.0)
+    return lower + endless, upper + endless
 
 
 def policy_chain(
@@ -123,9 +196,15 @@ def policy_chain(
     `rows` (S,) are rows of `steps`, -1 in terminal states; `right` and `guess` are (S, k) for the k
     contexts given, all by default.
     """
+    chain = chain_of(steps, rows, np.arange(right.shape[1]) if contexts is None else contexts)
+    return solve_chains(*chain, right, discount, transposed, guess, check)
+
+
+def chain_of(
+    steps: Successors, rows: Integers, contexts: Integers
+) -> tuple[Integers, Indices, Floats]:
+    """The rows of a policy's chain in some contexts: offsets, next states and probabilities."""
     starts = np.append(steps.starts, steps.starts[-1])  # row -1, the last, has no entries
     offsets = np.concatenate([[0], np.cumsum(np.diff(starts)[rows])])
     _, entries = segments(starts, rows)
-    columns = np.arange(right.shape[1]) if contexts is None else contexts
-    probs, next_state = steps.probs[entries][:, columns], steps.next_state[entries]
-    return solve_chains(offsets, next_state, probs, right, discount, transposed, guess, check)
+    return offsets, steps.next_state[entries], steps.probs[entries][:, contexts]

@@ -83,6 +83,7 @@ def compacted(plan: Plan, vectors: int | None, loss: float | None, graph: bool) 
             f"only a plan of alpha vectors can be made compact, not one of a "
             f"{type(policy).__name__}"
         )
+    policy.model.duration.require_discount("compact")
     if (vectors is None) == (loss is None):
         raise ValueError("give vectors= or loss=, one of them")
     choice = _Choice(policy, graph)

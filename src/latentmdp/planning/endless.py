@@ -20,7 +20,8 @@ import numpy as np
 
 from latentmdp._kernels import Successors, bellman
 from latentmdp._util import Floats, Integers
-from latentmdp.planning.chains import policy_chain
+from latentmdp.planning.chains import chain_of, policy_chain, total_bounds
+from latentmdp.planning.totals import totals_from_above
 
 TOLERANCE = 1e-10
 """How far a bound may be from the value, relative to the largest value, unless rounding forbids."""
@@ -67,6 +68,8 @@ def best_from_above(
     `rewards` (R, M) are those of the rows of `steps`. The bounds are within `TOLERANCE`,
     and a backup of them is at most they. `check` is called now and then, and may raise.
     """
+    if discount == 1.0:
+        return totals_from_above(steps, rewards, check)
     S = steps.first.size - 1
     flatness = _Flatness.of(steps, discount, M)
     q, ahead, nothing = np.empty((1, len(rewards), M)), np.zeros((2, S, M)), np.empty((0, S, M))
@@ -103,6 +106,13 @@ def policies_from_below(
     `rows` (S, K) are rows of `steps`, -1 in terminal states; otherwise like `best_from_above`.
     """
     S, K = rows.shape
+    if discount == 1.0:
+        lower = np.empty((S, K, M))
+        for k in range(K):
+            earned = np.where(rows[:, k, None] < 0, 0.0, rewards[rows[:, k]])
+            chain = chain_of(steps, rows[:, k], np.arange(M))
+            lower[:, k] = total_bounds(*chain, earned, check=check)[0]
+        return lower
     flatness = _Flatness.of(steps, discount, M)
     backed = np.zeros((S * K, M))
     value = solve_policies(steps, rewards, discount, rows, np.zeros((S, K, M)), check=check)

@@ -29,7 +29,7 @@ from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.planning.chains import solve_chains
 from latentmdp.planning.graphs import graph_bounds
-from latentmdp.planning.qmdp import planning_rows
+from latentmdp.planning.qmdp import best_of, planning_rows, q_values
 from latentmdp.policies import HistoryPolicy, Policy, PolicyGraph, action_table, interpreter
 from latentmdp.simulation import block_sums
 from latentmdp.worlds import Space
@@ -114,7 +114,8 @@ def evaluate(
     episodes, rng
         For Monte Carlo, which shares the episodes out among the contexts by weight, at least two
         for each. Where the model has no end, episodes are cut off after T steps, the first with
-        discount^T below 1e-4; `Value.truncation` bounds what that leaves out.
+        discount^T below 1e-4, or 10,000 without a discount; `Value.truncation` bounds what that
+        leaves out.
     method
         "auto": exact for Markov policies and for policy graphs in a model with their outcomes,
         Monte Carlo for others. "exact": dynamic programming
@@ -134,7 +135,12 @@ def evaluate(
         raise ValueError(f"method must be one of {', '.join(_METHODS)}, got {method!r}")
     table = None if method == "monte-carlo" else action_table(policy, model)
     if table is not None:
-        return _exact(model, (model.initial * markov_values(model, table)).sum(axis=1))
+        values = markov_values(model, table)
+        # Costs may go on for ever, but not from where no episode begins.
+        earned = np.multiply(
+            model.initial, values, out=np.zeros_like(values), where=model.initial > 0
+        )
+        return _exact(model, earned.sum(axis=1))
     if isinstance(policy, PolicyGraph) and method != "monte-carlo":
         bounds = graph_bounds(model, policy)
         if bounds is not None:
@@ -229,7 +235,12 @@ def _shares(weights: Floats, episodes: int) -> Integers:
 
 
 def _truncation(model: LatentMDP) -> float:
-    """discount^T max |r| / (1 - discount): what lies beyond the T steps that are simulated."""
+    """discount^T max |r| / (1 - discount): what lies beyond the T steps that are simulated.
+
+    Without a discount, the most that can be earned from anywhere; costs may go on for ever.
+    """
+    if model.duration.is_total and model.planning_rewards().min() >= 0.0:
+        return float(best_of(model, q_values(model)).max())
     beyond = model.duration.discounted_steps(Space.of(model).longest_episode)
     return beyond * float(np.abs(model.planning_rewards()).max())
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from latentmdp._util import Floats, Indices, Integers, segments
 from latentmdp.model import LatentMDP
-from latentmdp.planning.chains import solve_chains
+from latentmdp.planning.chains import solve_chains, total_bounds
 from latentmdp.planning.endless import TOLERANCE
 from latentmdp.policies import AlphaVectorPolicy, PolicyGraph
 
@@ -69,6 +69,8 @@ def node_bounds(
         return rows[:n], rows[:n]
     if guess is not None:
         rows[:n] = guess
+    if model.discount == 1.0:
+        return _totals(problem, offsets)
     share, edge = model.discount / (1.0 - model.discount), np.inf if _all_go_on(model) else 0.0
     # As close as the values of single policies are known (`TOLERANCE`), where a planner's graphs
     # end: closer, and their every node would be valued anew.
@@ -90,19 +92,24 @@ def node_bounds(
     return rows[:n] + share * least - noise, rows[:n] + share * largest + noise
 
 
-def _solved(problem: tuple[Any, ...], offsets: Integers, guess: Floats) -> Floats:
-    """The values (n, M) of a graph without an end as those of a chain of its nodes."""
-    table, rewards, discount, states, labels, links = problem
-    _, A, M = rewards.shape
-    source, outcomes = segments(table.starts, states * A + labels)
+def _chain(problem: tuple[Any, ...], offsets: Integers) -> tuple[Integers, Integers, Integers]:
+    """The chain of a graph's nodes without an end: offsets, followers, outcomes of the table."""
+    table, rewards, _, states, labels, links = problem
+    source, outcomes = segments(table.starts, states * rewards.shape[1] + labels)
     # A node that stays goes on at its place among the nodes of the next state.
     next_state, place = table.next_state[outcomes], source - offsets[states[source]]
     followers = offsets[next_state] + place
     followers[followers >= offsets[next_state + 1]] = -1
     followers[~links.stays[source]] = links.followers
     goes_on = followers >= 0
-    followers, outcomes = followers[goes_on], outcomes[goes_on]
-    starts = np.concatenate([[0], np.cumsum(np.bincount(source[goes_on], minlength=len(guess)))])
+    counts = np.bincount(source[goes_on], minlength=states.size)
+    return np.concatenate([[0], np.cumsum(counts)]), followers[goes_on], outcomes[goes_on]
+
+
+def _solved(problem: tuple[Any, ...], offsets: Integers, guess: Floats) -> Floats:
+    """The values (n, M) of a graph without an end as those of a chain of its nodes."""
+    table, rewards, discount, states, labels, _ = problem
+    starts, followers, outcomes = _chain(problem, offsets)
     earned = rewards[states, labels]
 
     def solved(m: int) -> Floats:  # one after the other: a table for all would be large
@@ -110,7 +117,21 @@ def _solved(problem: tuple[Any, ...], offsets: Integers, guess: Floats) -> Float
         right, near = earned[:, column], guess[:, column]
         return solve_chains(starts, followers, probs, right, discount, guess=near)
 
-    return np.concatenate([solved(m) for m in range(M)], axis=1)
+    return np.concatenate([solved(m) for m in range(rewards.shape[2])], axis=1)
+
+
+def _totals(problem: tuple[Any, ...], offsets: Integers) -> tuple[Floats, Floats]:
+    """Bounds (n, M) on the total rewards of a graph's nodes."""
+    table, rewards, _, states, labels, _ = problem
+    starts, followers, outcomes = _chain(problem, offsets)
+    earned = rewards[states, labels]
+    columns = (slice(m, m + 1) for m in range(rewards.shape[2]))
+    each = [
+        total_bounds(starts, followers, table.probs[outcomes, column], earned[:, column])
+        for column in columns
+    ]
+    lower, upper = zip(*each)
+    return np.concatenate(lower, axis=1), np.concatenate(upper, axis=1)
 
 
 def _all_go_on(model: LatentMDP) -> bool:
@@ -139,6 +160,7 @@ def evaluated_graph(
     node_starts = np.concatenate([[0], np.cumsum(np.diff(model.outcomes.starts)[rows])])
     links = Links(node_starts, followers.astype(np.int32), np.zeros(actions.size, np.bool_))
     vectors, _ = node_bounds(model, actions, offsets, links, guess)
+    vectors = np.maximum(vectors, -1e300)  # of a node that would pay for ever
     return PolicyGraph(AlphaVectorPolicy(vectors, actions, offsets, model), followers, first)
 
 

@@ -83,10 +83,12 @@ class PBVI:
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `upper` is Q-MDP's bound, or the guarantee's where that is smaller."""
         from latentmdp.planning.hsvi.bounds import Bounds
-        from latentmdp.planning.hsvi.nodes import alpha_policy
+        from latentmdp.planning.hsvi.policy_graph import planned_policy
 
         require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit)
+        if self.spacing is not None:
+            model.duration.require_discount("PBVI with spacing")
         grid = None if self.spacing is None else self._grid(model, self.spacing)
         n_iter, gained = 0, 0.0
         with clock.interruptible():
@@ -109,7 +111,7 @@ class PBVI:
             guarantee = _guarantee(model, self.spacing, gained)
             upper = min(upper, bounds.best_lower + guarantee[1])
         return Plan(
-            policy=alpha_policy(bounds),
+            policy=planned_policy(bounds),
             lower=bounds.best_lower,
             upper=upper,
             converged=clock.stopped is None,

@@ -93,7 +93,11 @@ class QMDP:
             rows = planning_rows(model)
             discount = model.duration.planning_discount
             values = _row_values(model, rows, discount, threads=self.threads)
-            best = best_of(model, _by_action(model, rows, values[:1])[0])
+            # Without an end and a discount, a plan that prefers the sooner earns a little less.
+            total = values[:1]
+            if model.duration.is_total:
+                total = _row_values(model, rows, 1.0, threads=self.threads)
+            best = best_of(model, _by_action(model, rows, total)[0])
             informed = float(np.einsum("m,ms,sm->", model.weights, model.initial, best))
             policy = AlphaVectorPolicy.from_values(values, model, self.smoothing)
         how = "backward induction" if model.horizon is not None else "policy iteration"
@@ -152,7 +156,7 @@ def least_values(
     rows = planning_rows(model)
     costs = rows._replace(rewards=-rows.rewards)
     if model.horizon is None:
-        return np.asarray(0.0 - _endless_best(model, costs, check)[None])
+        return np.asarray(0.0 - _endless_best(model, costs, model.discount, check)[None])
     _require_room(model, model.n_states, "the values of the worst policies")
     values = np.zeros((model.horizon, model.n_states, model.n_contexts))
     scratch = np.empty((1, costs.action.size, model.n_contexts))
@@ -262,10 +266,15 @@ def best_actions(model: LatentMDP, values: Floats) -> Integers:
     best = allowed.max(axis=-2, keepdims=True)
     rounding = 1e-12 * np.abs(values).max(initial=0.0)
     tied = (allowed >= best - rounding) & model.allowed[:, :, None]
-    if model.horizon is None or (tied.sum(axis=-2) <= 1).all():  # a discount has decided
+    if _decides(model) or (tied.sum(axis=-2) <= 1).all():
         return np.asarray(allowed.argmax(axis=-2))
     sooner = q_values(model, discount=model.duration.planning_discount)
     return np.asarray(np.where(tied, sooner, -np.inf).argmax(axis=-2))
+
+
+def _decides(model: LatentMDP) -> bool:
+    """Whether the discount itself prefers the sooner."""
+    return model.horizon is None and not model.duration.is_total
 
 
 def _is_dense(model: LatentMDP) -> bool:
@@ -318,7 +327,7 @@ def _row_values(
     values, nothing = np.empty((model.n_layers, R, M)), np.empty((0, model.n_states, M))
     if model.horizon is None:
         ahead = np.zeros((2, model.n_states, M))
-        ahead[1] = model.discount * _endless_best(model, rows, check)
+        ahead[1] = discount * _endless_best(model, rows, discount, check)
         bellman.outcome_values(0, model.n_states, *rows.problem, 1.0, 0, 1, ahead, values, nothing)
     else:
         _fill_outcomes(model, rows, discount, values, nothing, values, check, threads)
@@ -348,12 +357,18 @@ def _fill_outcomes(
     _fill_layers(layered, layer, fill, check, rewards)
 
 
-def _endless_best(model: LatentMDP, rows: PlanningRows, check: Check | None) -> Floats:
-    """Upper bounds (S, M) on the values without an end; the most for ever if there is no time."""
+def _endless_best(
+    model: LatentMDP, rows: PlanningRows, discount: float, check: Check | None
+) -> Floats:
+    """Upper bounds (S, M) on the values without an end; the most for ever if there is no time.
+
+    Without a discount either, nothing is known before they are there.
+    """
+    check = None if discount == 1.0 else check
     try:
-        return best_from_above(*rows.problem, model.discount, model.n_contexts, check)
+        return best_from_above(*rows.problem, discount, model.n_contexts, check)
     except LimitReached:
-        bound = _most(rows.rewards) / (1.0 - model.discount)
+        bound = _most(rows.rewards) / (1.0 - discount)
         return np.where(model.terminal[:, None], 0.0, np.full((1, model.n_contexts), bound))
 
 

@@ -321,7 +321,7 @@ class _CuttingPlanes:
 
     def _informed_values(self) -> Floats:
         """V*_m (M,): what could be earned if the context were known; from above without an end."""
-        bounds, model = self.bounds, self.model
+        bounds, model = self.bounds, self.bounds.model
         places = bounds.problem.first[bounds.lumping.state][:, None] + bounds.lumping.classes
         earned = (model.initial * bounds.best[0, places].T).sum(axis=1)
         return earned if model.initial_bonus is None else earned + model.initial_bonus

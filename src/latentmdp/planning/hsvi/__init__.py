@@ -62,7 +62,7 @@ class HSVI:
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan until a gap or a limit is reached; `guarantee` is (1, upper - lower)."""
-        from latentmdp.planning.hsvi.nodes import alpha_policy
+        from latentmdp.planning.hsvi.policy_graph import planned_policy
         from latentmdp.planning.hsvi.search import HeuristicSearch
 
         require_model(model)
@@ -74,7 +74,7 @@ class HSVI:
                 while not self._reached(bounds):
                     search.round()
         return Plan(
-            policy=alpha_policy(bounds),
+            policy=planned_policy(bounds),
             lower=bounds.best_lower,
             upper=bounds.best_upper,
             converged=self._reached(bounds),

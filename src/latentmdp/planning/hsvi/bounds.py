@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from latentmdp._total_reward import sure_rule
 from latentmdp._util import Flags, Floats, Integers, compile_seconds
 from latentmdp.engines import blocks, run_blocks, thread_count
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
+from latentmdp.planning.goals import quotient
 from latentmdp.planning.hsvi import kernels
 from latentmdp.planning.hsvi.kernels import (
     Backups,
@@ -90,6 +92,8 @@ def empty_store(n_cells: int, widest: int, n_actions: int) -> Store:
 def _least(problem: LumpedProblem) -> Floats:
     """What every policy earns at least from each layer on: the least reward at every step."""
     worst = min(0.0, float(problem.earned.min(initial=0.0)))
+    if not problem.ends and problem.discount == 1.0:
+        return np.array([0.0 if worst == 0.0 else -np.inf])
     if not problem.ends:
         return np.array([worst / (1.0 - problem.discount)])
     return worst * np.cumsum(problem.discount ** np.arange(problem.layers))[::-1]
@@ -146,18 +150,18 @@ class Bounds:
         self, model: LatentMDP, clock: PlanningClock, threads: int | None, few: float = FEW,
         informed: bool = True,
     ) -> None:  # fmt: skip
+        self.quotient = quotient(model, _SHARE * min(clock.memory, 2.0**35))
+        model = self.quotient.model
         self.model, self.check, self.threads, self.few = model, clock.check, threads, few
         self.kept: list[Integers] = []
         check = clock.check
-        self.lumping = lump(model, self._share_all, check)
+        self.lumping = lump(model, self._share_all, self.quotient.keep_apart or check)
         problem = self.problem = self.lumping.problem
         flat = self.lumping.flat()
         q = q_values(flat, check, threads)
         self.best = np.ascontiguousarray(best_of(flat, q)[:, :, 0])
         least = _least(problem)
         hidden = 0.0 if model.initial_bonus is None else float(np.abs(model.initial_bonus).max())
-        self.magnitude = max(float(np.abs(self.best).max()), -float(least.min())) + hidden
-        self._least_rise = 1e-13 * self.magnitude
         weights = np.where(model.weights > 0.0, model.weights, model.weights.mean())
         leaders = self.lumping.leaders.tolist()
         self.reference = np.concatenate([self.lumping.push(s, weights) for s in leaders])
@@ -170,6 +174,9 @@ class Bounds:
         )  # fmt: skip
         self._memory, self._most_outcomes = clock.memory, int(np.diff(problem.starts).max())
         self.first_actions, *policies = self._first_policies(flat, q, least)
+        lowest = max(float(least.min()), float(policies[0].min()))
+        self.magnitude = max(float(np.abs(self.best).max()), -lowest) + hidden
+        self._least_rise = 1e-13 * self.magnitude
         self.tables = Tables(problem, self._sets.nothing(), *policies)
         X, A = problem.allowed.shape
         widest = int(problem.width.max())
@@ -247,6 +254,8 @@ class Bounds:
                 values = policy_values(flat, actions[:, state, :some], self.check)[..., 0]
             except LimitReached:
                 break
+        if model.duration.is_total:
+            actions, values = self._ending_policies(flat, actions[:, :, : values.shape[2]], values)
         actions = actions[:, :, : values.shape[2]]
         policy = np.zeros(model.n_contexts, np.int32)
         policy[heaviest] = np.arange(1, n + 1)
@@ -255,6 +264,27 @@ class Bounds:
         policy_of = policy[lumping.contexts[state, within]]
         first_plans = np.ascontiguousarray(np.moveaxis(values, 2, 0)).reshape(-1, pairs)
         return actions, first_plans, policy_of
+
+    def _ending_policies(
+        self, flat: LatentMDP, actions: Integers, values: Floats
+    ) -> tuple[Integers, Floats]:
+        """Policies and their values, changed where they would pay for ever: there to one that ends.
+
+        That one is the first.
+        """
+        if np.isfinite(values).all():
+            return actions, values
+        state = np.repeat(np.arange(self.problem.width.size), self.problem.width)
+        rule, _ = sure_rule(self.model)
+        actions = actions.copy()
+        actions[0, :, 0] = rule[self.lumping.leaders]
+        while True:
+            values = policy_values(flat, actions[:, state])[..., 0]
+            endless = np.zeros(actions.shape[1:], np.bool_)
+            np.logical_or.at(endless, state, np.isinf(values[0]))
+            if not endless.any():
+                return actions, values
+            actions[0] = np.where(endless, actions[0, :, :1], actions[0])
 
     def start(self, weights: Floats) -> None:
         """Bound V* for these weights of the contexts from now on; all plans and points are kept."""
@@ -284,6 +314,8 @@ class Bounds:
         """How many steps a walk goes."""
         if self.problem.ends:
             return self.problem.layers - 1
+        if self.problem.discount == 1.0:
+            return _DEEPEST
         steps = math.ceil(math.log(_DEPTH_SHARE) / math.log(self.problem.discount))
         return min(max(1, steps), _DEEPEST)
 

@@ -476,7 +476,10 @@ def back_up_sets(start, stop, problem, state, rows, child, weight, earned, later
                 else:
                     value += weight[e] * later[child[e]]
             value = earned[i * A + a] + problem.discount * value
-            best, any_action = max(best, value / (1.0 - problem.discount * stays)), True
+            leaves = 1.0 - problem.discount * stays
+            # Without a discount a set may be left too rarely for its value to follow from that.
+            best = max(best, value / leaves if leaves > 1e-9 else value + stays * out[i])
+            any_action = True
         if any_action and rows[i * A + A] > rows[i * A] and best < out[i]:
             change = max(change, out[i] - best)
             out[i] = best

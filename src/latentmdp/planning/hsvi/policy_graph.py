@@ -13,8 +13,8 @@ import numpy as np
 from latentmdp._util import Floats, Indices, Integers, segments
 from latentmdp.planning.graphs import graph_bounds
 from latentmdp.planning.hsvi.bounds import Bounds
-from latentmdp.planning.hsvi.nodes import Nodes, actions_of, reached, vectors_of
-from latentmdp.policies import AlphaVectorPolicy, MixturePolicy
+from latentmdp.planning.hsvi.nodes import Nodes, actions_of, alpha_policy, reached, vectors_of
+from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph
 
 _NODES_AT_ONCE = 4096
 """Nodes whose links are named together: enough for numpy, few enough for memory."""
@@ -27,6 +27,17 @@ def earned_by_context(bounds: Bounds, plans: Integers) -> Floats:
     vectors = vectors_of(bounds, Nodes(states, plans, offsets))
     earned = (model.initial[:, states] * vectors.T).sum(axis=1)
     return earned if model.initial_bonus is None else earned + model.initial_bonus
+
+
+def planned_policy(bounds: Bounds) -> AlphaVectorPolicy | PolicyGraph:
+    """The policy of the best plans at the start.
+
+    Acting by the best vector could go round for ever among plans of equal value: where neither an
+    end nor a discount prevents that, the links of the plans are followed.
+    """
+    if bounds.model.duration.is_total:
+        return mixture_graph(bounds, bounds.best_plans[None], np.ones(1))[0].parts[0]
+    return alpha_policy(bounds)
 
 
 def mixture_graph(
@@ -48,6 +59,8 @@ def mixture_graph(
     vectors = AlphaVectorPolicy(vectors_of(bounds, nodes), actions, nodes.offsets, model)
     followers = _followers(bounds, nodes, numbers, actions)
     policy = MixturePolicy(vectors, followers, first, weights, nodes.plans < 0)
+    if bounds.quotient.nodes is not None:
+        return bounds.quotient.translated(policy)
     earned = graph_bounds(model, policy)
     assert earned is not None
     return policy, *earned

@@ -81,6 +81,7 @@ class Memoryless:
         )
 
         require_model(model)
+        model.duration.require_discount("Memoryless")
         clock = PlanningClock(self.time_limit, self.memory_limit, self.on_progress)
         rng, is_guaranteed = as_generator(self.rng), False
         problem = MemorylessProblem.of(model, self.stationary, clock.check)

@@ -1,0 +1,339 @@
+"""Goals without a discount: what can go on for ever without news and without pay is made one state.
+
+Backups from above would stay too high where a cycle earns nothing: one could always promise to
+leave it later. In a process of beliefs such a cycle, an end component, has one belief only, since
+beliefs are martingales and converge: all that happens in it is equally likely in all contexts that
+are possible. So it depends on the set G of these contexts, and not on the belief otherwise. The
+nodes (s, G) that can be met are listed breadth first; among the actions of a set G whose outcomes
+are equally likely in all its contexts the end components are found; and the nodes of each are made
+one, whose actions are those that leave it. `Quotient.model` is that problem, a latent MDP again,
+and a policy graph of it is translated back: inside a component it walks to where it leaves.
+
+Where there are too many nodes, those that follow have all contexts for their set: then fewer cycles
+are found, and upper bounds are still bounds.
+
+With costs nothing needs to be joined, since a promise to leave later is no gain; but plans need a
+first policy that surely comes to an end. Where no rule by states does so in all contexts, nodes are
+searched, and one by nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from latentmdp._total_reward import sure_rule
+from latentmdp._util import Flags, Floats, Integers, distances, end_components, names, segments
+from latentmdp.errors import ModelError
+from latentmdp.model import LatentMDP
+from latentmdp.outcomes import Outcomes
+from latentmdp.planning.graphs import evaluated_graph, graph_bounds
+from latentmdp.planning.limits import LimitReached
+from latentmdp.policies import MixturePolicy
+
+_SAME = 1e-12
+"""Chances that differ by no more are equal: those of contexts that outcomes do not tell apart."""
+
+_LARGER = 16.0
+"""How many times as many outcomes as the model's the nodes may have before sets are given up: more
+find more cycles, and make the search as much slower."""
+
+
+class SupportNodes(NamedTuple):
+    """Pairs (s, G) of a state and the contexts that are possible there, and what follows them."""
+
+    states: Integers  # (n,)
+    sets: Flags  # (n, M)
+    first: Integers  # (S,): the node in which an episode begins, -1 for none
+    starts: Integers  # (n A + 1,): the outcomes of each action
+    outcomes: Integers  # (k,): which of the model's they are; only those that are possible
+    following: Integers  # (k,): their nodes
+
+
+class Quotient(NamedTuple):
+    """A model without cycles that change nothing, and the way back to the model's own states."""
+
+    own: LatentMDP
+    model: LatentMDP
+    nodes: (
+        SupportNodes | None
+    )  # None where the model has no such cycles: then it is its own quotient
+    number: Integers  # (n,): the quotient's state of each node
+    exits: Integers  # (quotient's states x its actions,): the row node x A + a, -1 for none
+    place: Integers  # (k,): which of the quotient's outcomes each outcome of the nodes is, or -1
+    inside: Flags  # (n A,): actions that stay in their component
+    keep_apart: Callable[[], None] | None = None  # for `lump`: nodes of other sets have other rules
+
+    def translated(self, policy: MixturePolicy) -> tuple[MixturePolicy, Floats, Floats]:
+        """A policy of the quotient in the model's own states; what it earns in each context."""
+        return _Translation(self, policy).result()
+
+
+def quotient(model: LatentMDP, memory: float) -> Quotient:
+    """The quotient of a model, which takes about so many bytes at most."""
+    none = np.empty(0, np.int64)
+    plain = Quotient(model, model, None, none, none, none, np.empty(0, np.bool_))
+    costs = model.planning_rewards().min() < 0.0
+    if not model.duration.is_total or (costs and sure_rule(model)[1].all()):
+        return plain
+    most = min(memory / (8.0 * model.n_contexts), _LARGER * model.outcomes.size)
+    nodes = _listed(model, most)
+    A, n = model.n_actions, nodes.states.size
+    if costs:
+        # Which contexts are possible may tell how to come to an end in all of them.
+        product = _joined(model, nodes, np.full(n, -1), np.zeros(n * A, np.bool_))
+        surely = sure_rule(product.model)[1][product.number]
+        if not surely.all():
+            s = int(nodes.states[np.argmin(surely)])
+            raise ModelError(
+                "no policy was found that surely comes to an end in every context from "
+                f"{names.called('state', s, model.state_names)}: give a horizon or a discount"
+            )
+        return product._replace(keep_apart=_keep_apart)
+    silent = _silent(model, nodes)
+    every = np.ones(nodes.outcomes.size, np.bool_)
+    found = end_components(np.arange(n + 1) * A, nodes.starts, nodes.following, every, silent)
+    if not found.inside.any():
+        return plain
+    return _joined(model, nodes, found.of_state, found.inside)
+
+
+def _keep_apart() -> None:
+    """The check of a lumping that must not be done."""
+    raise LimitReached("the rule that surely ends tells all states apart")
+
+
+def _listed(model: LatentMDP, most: float) -> SupportNodes:
+    """The nodes that can be met, with at most about so many outcomes before sets are given up."""
+    table, A = model.outcomes, model.n_actions
+    possible = table.probs > 0.0
+    known: dict[bytes, int] = {}
+    states, sets = [np.empty(0, np.int64)], [np.empty((0, model.n_contexts), np.bool_)]
+
+    def numbers(some_states: Integers, some_sets: Flags) -> tuple[Integers, Integers]:
+        """The nodes of pairs, and which of the pairs are new ones."""
+        some_sets[model.terminal[some_states]] = True  # nothing follows, whatever is possible
+        codes = np.concatenate(
+            [some_states[:, None].view(np.uint8), np.packbits(some_sets, axis=1)], axis=1
+        )
+        _, where, inverse = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+        before = len(known)
+        ids = [known.setdefault(codes[i].tobytes(), len(known)) for i in np.sort(where)]
+        rank = np.argsort(np.argsort(where))
+        found = np.array(ids, np.int64)[rank][inverse.ravel()]
+        fresh = np.sort(where)[np.array(ids, np.int64) >= before]
+        states.append(some_states[fresh])
+        sets.append(some_sets[fresh])
+        return found, fresh
+
+    begins = np.flatnonzero((model.initial > 0.0).any(axis=0))
+    first = np.full(model.n_states, -1)
+    first[begins] = numbers(begins, (model.initial[:, begins] > 0.0).T.copy())[0]
+    counts, outcomes, following = [], list[Integers](), list[Integers]()
+    done, listed = 0, 0
+    while done < len(known):
+        source_states, source_sets = np.concatenate(states), np.concatenate(sets)
+        states, sets = [source_states], [source_sets]
+        now = np.arange(done, source_states.size)
+        done = source_states.size
+        rows = (source_states[now][:, None] * A + np.arange(A)).ravel()
+        source, entries = segments(table.starts, rows)
+        origin = source_sets[now[source // A]]
+        left = possible[entries] & origin
+        some = left.any(axis=1)
+        if listed > most:
+            left = np.ones_like(origin)
+        found, _ = numbers(table.next_state[entries[some]].astype(np.int64), left[some])
+        counts.append(np.bincount(source[some], minlength=rows.size))
+        outcomes.append(entries[some])
+        following.append(found)
+        listed += found.size
+    starts = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    return SupportNodes(
+        np.concatenate(states), np.concatenate(sets), first, starts,
+        np.concatenate(outcomes), np.concatenate(following),
+    )  # fmt: skip
+
+
+def _chances(model: LatentMDP, nodes: SupportNodes) -> tuple[Floats, Integers]:
+    """The probabilities of the nodes' outcomes, (k, M), and the context that excluded ones copy.
+
+    So a context that is not possible in a node has the same future as one that is: a search takes
+    them for one.
+    """
+    node = np.repeat(np.arange(nodes.starts.size - 1), np.diff(nodes.starts)) // model.n_actions
+    like = np.where(nodes.sets, np.arange(model.n_contexts), nodes.sets.argmax(axis=1)[:, None])
+    return np.take_along_axis(model.outcomes.probs[nodes.outcomes], like[node], 1), like
+
+
+def _silent(model: LatentMDP, nodes: SupportNodes) -> Flags:
+    """Whether the outcomes of each action of a node are equally likely in all its contexts."""
+    probs, _ = _chances(model, nodes)
+    differs = probs.max(axis=1) - probs.min(axis=1) > _SAME
+    rows = np.repeat(np.arange(nodes.starts.size - 1), np.diff(nodes.starts))
+    return np.asarray(np.bincount(rows[differs], minlength=nodes.starts.size - 1) == 0)
+
+
+def _joined(model: LatentMDP, nodes: SupportNodes, of_node: Integers, inside: Flags) -> Quotient:
+    """The quotient with each component one state; the actions of all others keep their numbers."""
+    A, n, M = model.n_actions, nodes.states.size, model.n_contexts
+    groups = np.where(of_node >= 0, n + of_node, np.arange(n))
+    number = np.unique(groups, return_inverse=True)[1].astype(np.int64)
+    X = int(number.max()) + 1
+    leaves = (np.diff(nodes.starts) > 0) & ~inside
+    rows = np.flatnonzero(leaves)
+    rows = rows[np.argsort(number[rows // A], kind="stable")]
+    owner = number[rows // A]
+    rank = np.arange(rows.size) - np.searchsorted(owner, owner)
+    action = np.where(of_node[rows // A] >= 0, rank, rows % A)
+    wide = int(action.max(initial=0)) + 1
+    exits = np.full(X * wide, -1)
+    exits[owner * wide + action] = rows
+    used = np.flatnonzero(exits >= 0)
+    source, entries = segments(nodes.starts, exits[used])
+    row, ahead = used[source], number[nodes.following[entries]]
+    order = np.lexsort((entries, ahead, row))
+    place = np.full(nodes.outcomes.size, -1)
+    place[entries[order]] = np.arange(order.size)
+    entries, row, ahead = entries[order], row[order], ahead[order]
+    # Outcomes that lead to one state are told apart by rewards that are worth nothing; what is paid
+    # is the bonus.
+    cells = row * X + ahead
+    label = np.arange(cells.size) - np.searchsorted(cells, cells)
+    probs, like = _chances(model, nodes)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=X * wide))])
+    table = Outcomes(starts, ahead.astype(np.int32), label.astype(np.int32), probs[entries])
+    paid = np.moveaxis(model.planning_rewards(), 0, -1).reshape(-1, M)
+    bonus = np.zeros((X * wide, M))
+    of_node_row = nodes.states[exits[used] // A] * A + exits[used] % A
+    bonus[used] = np.take_along_axis(paid[of_node_row], like[exits[used] // A], 1)
+    initial, begins = np.zeros((M, X)), np.flatnonzero(nodes.first >= 0)
+    np.add.at(initial.T, number[nodes.first[begins]], model.initial[:, begins].T)
+    searched = LatentMDP._trusted(
+        model, outcomes=table.frozen(), _table_rewards="transition",
+        reward_values=np.zeros(int(label.max(initial=0)) + 1),
+        allowed=(exits >= 0).reshape(X, wide), initial=initial,
+        bonus=np.moveaxis(bonus.reshape(X, wide, M), -1, 0).copy(),
+        state_names=None, action_names=None, reward_edges=None,
+    )  # fmt: skip
+    return Quotient(model, searched, nodes, number, exits, place, inside)
+
+
+class _Translation:
+    """A graph whose nodes are pairs of a node (s, G) and a node of a graph of the quotient.
+
+    In a component a pair walks, by actions that stay in it, to the node where the graph leaves; so
+    the graph goes on with the same of its nodes until then.
+    """
+
+    def __init__(self, quotient: Quotient, policy: MixturePolicy) -> None:
+        assert quotient.nodes is not None
+        self.quotient, self.policy, self.nodes = quotient, policy, quotient.nodes
+        self.A = quotient.own.n_actions
+        self.offsets = policy.nodes.offsets
+        states = np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
+        rows = states * quotient.model.n_actions + policy.nodes.actions
+        self.target = quotient.exits[rows]  # where each node of the graph leaves
+        self.links, self.rows = policy.links(), rows
+        self.walks: dict[int, Integers] = {}
+
+    def _walk(self, target: int) -> Integers:
+        """The action of every node of the component of `target` that leads there, -1 elsewhere."""
+        if target not in self.walks:
+            nodes, inside, n = self.nodes, self.quotient.inside, self.nodes.states.size
+            number = self.quotient.number
+            members = number == number[target]
+            rows = np.flatnonzero(inside & np.repeat(members, self.A))
+            source, entries = segments(nodes.starts, rows)
+            ahead = nodes.following[entries]
+            steps = distances(n, rows[source] // self.A, ahead, np.arange(n) == target)
+            nearest = np.full(inside.size, n)
+            np.minimum.at(nearest, rows[source], steps[ahead])
+            actions = nearest.reshape(n, self.A).argmin(axis=1)
+            self.walks[target] = np.where(members, actions, -1)
+        return self.walks[target]
+
+    def _actions(self, at: Integers, graph_nodes: Integers) -> Integers:
+        """The action of each pair."""
+        leaves = self.target[graph_nodes]
+        actions = leaves % self.A
+        for i in np.flatnonzero(at != leaves // self.A):
+            actions[i] = self._walk(int(leaves[i] // self.A))[at[i]]
+        return actions
+
+    def _after(
+        self, at: Integers, graph_nodes: Integers, actions: Integers
+    ) -> tuple[Integers, ...]:
+        """What follows pairs: (pair, the model's outcome, the node there, the graph's node)."""
+        rows = at * self.A + actions
+        source, entries = segments(self.nodes.starts, rows)
+        ahead, before = self.nodes.following[entries], graph_nodes[source]
+        leaving = ~self.quotient.inside[rows[source]]
+        followers, place = before.copy(), self.quotient.place[entries[leaving]]
+        of, number = before[leaving], self.quotient.number[ahead[leaving]]
+        starts = self.quotient.model.outcomes.starts
+        stays = self.links.stays[of]
+        listed = self.links.node_starts[of] + place - starts[self.rows[of]]
+        linked = (
+            self.links.followers[np.minimum(listed, self.links.followers.size - 1)]
+            if (self.links.followers.size)
+            else np.zeros_like(of)
+        )
+        own = self.rows[of] // self.quotient.model.n_actions
+        followers[leaving] = np.where(stays, self.offsets[number] + of - self.offsets[own], linked)
+        followers[self.quotient.model.terminal[self.quotient.number[ahead]]] = -1
+        return source, self.nodes.outcomes[entries], ahead, followers
+
+    def result(self) -> tuple[MixturePolicy, Floats, Floats]:
+        """The graph, and bounds on what it earns in each context."""
+        own, n = self.quotient.own, self.policy.n_nodes
+        S, table = own.n_states, own.outcomes
+        begins = np.flatnonzero((self.nodes.first >= 0) & ~own.terminal)
+        at = self.nodes.first[begins]
+        numbers = self.policy.first[:, self.quotient.number[at]]
+        begun = numbers >= 0
+        codes = frontier = np.unique((at * n + numbers)[begun])
+        while frontier.size:
+            pair_at, pair_of = np.divmod(frontier, n)
+            _, _, ahead, later = self._after(pair_at, pair_of, self._actions(pair_at, pair_of))
+            found = np.unique((ahead * n + later)[later >= 0])
+            frontier = np.setdiff1d(found, codes, assume_unique=True)
+            codes = np.union1d(codes, frontier)
+        # Every state has a node beside these, for what cannot happen, and where nothing is left to
+        # earn: the first action it has.
+        others = np.flatnonzero(~own.terminal)
+        at, of = np.divmod(codes, n)
+        states = np.concatenate([others, self.nodes.states[at]])
+        actions = np.concatenate([own.allowed.argmax(axis=1)[others], self._actions(at, of)])
+        order = np.argsort(states, kind="stable")
+        place = np.empty(order.size, np.int64)
+        place[order] = np.arange(order.size)
+        spare = np.full(S, -1)
+        spare[others] = place[: others.size]
+        rows = states * self.A + actions
+        counts = np.diff(table.starts)[rows]
+        begin = np.cumsum(counts) - counts
+        _, outcomes = segments(table.starts, rows)
+        followers = spare[table.next_state[outcomes]]
+        source, outcome, ahead, later = self._after(at, of, actions[others.size :])
+        goes_on = later >= 0
+        source, outcome = source[goes_on] + others.size, outcome[goes_on]
+        where = begin[source] + outcome - table.starts[rows[source]]
+        pairs = np.searchsorted(codes, (ahead * n + later)[goes_on])
+        followers[where] = place[others.size + pairs]
+        _, entries = segments(np.append(begin, followers.size), order)
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(states, minlength=S))])
+        first = np.tile(spare, (len(numbers), 1))
+        known = np.searchsorted(codes, self.nodes.first[begins] * n + np.maximum(numbers, 0))
+        first[:, begins] = np.where(
+            begun, place[others.size + np.minimum(known, codes.size - 1)] if codes.size else -1,
+            first[:, begins],
+        )  # fmt: skip
+        links = followers[entries]
+        nodes = evaluated_graph(own, actions[order], offsets, links, first[0]).nodes
+        policy = MixturePolicy(nodes, links, first, self.policy.weights)
+        earned = graph_bounds(own, policy)
+        assert earned is not None
+        return policy, *earned
