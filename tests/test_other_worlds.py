@@ -196,3 +196,78 @@ def test_names_of_elements_are_those_of_the_space() -> None:
         finite = lm._util.FiniteSpace("observation_space", whole)
         for index, name in enumerate(finite.names() or ()):
             assert lm._util.element_name(finite.element(index)) == name
+
+
+class Measured(gymnasium.Env):
+    """Two arms that pay normal amounts, and a first arm that says which of them is better."""
+
+    observation_space = gymnasium.spaces.Discrete(1)
+    action_space = gymnasium.spaces.Discrete(3)
+    horizon = 6
+    MEANS = ((-1.0, 2.0, 0.0), (1.0, 0.0, 2.0))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.context = int(self.np_random.integers(2))
+        return 0, {"context": self.context}
+
+    def step(self, action):
+        paid = self.MEANS[self.context][action] + 0.3 * self.np_random.standard_normal()
+        return 0, paid, False, False, {"context": self.context}
+
+
+def test_measured_rewards_become_levels_and_keep_their_means():
+    run = lm.learn(Measured(), 2, 600, rng=0, reward_levels=6)
+    model = run.model
+    assert model.n_rewards <= 7
+    assert model.reward_edges is not None
+    # Means of what was paid, not of levels, up to a few standard errors of hundreds of steps.
+    means = model.mean_rewards()[:, 0] + model.bonus[:, 0]
+    order = np.argsort(means[:, 0])
+    np.testing.assert_allclose(means[order], Measured.MEANS, atol=0.25)
+    # The first step shows the context: 2 and 5 times 2, less the first step's loss of 1 or 2.
+    assert run.returns[-100:].mean() > 10.0
+    assert run.value.low < 11.0
+    paid = run.logs.amounts
+    np.testing.assert_allclose(run.returns, np.add.reduceat(paid, run.logs.offsets[:-1]))
+
+
+def test_a_run_with_measured_rewards_goes_on_from_its_checkpoint(tmp_path):
+    whole = lm.learn(Measured(), 2, 120, rng=1, reward_levels=5)
+    path = tmp_path / "run.npz"
+
+    class Interrupted(Measured):
+        steps = 0
+
+        def step(self, action):
+            Interrupted.steps += 1
+            if Interrupted.steps == 500:
+                raise RuntimeError("the power went off")
+            return super().step(action)
+
+    Interrupted.__name__ = "Measured"  # a world is known by its name
+    with pytest.raises(lm.errors.WorldError, match="went off"):
+        lm.learn(Interrupted(), 2, 120, rng=1, reward_levels=5, checkpoint=path)
+    resumed = lm.learn(Measured(), 2, 120, rng=1, reward_levels=5, checkpoint=path)
+    np.testing.assert_array_equal(resumed.returns, whole.returns)
+    np.testing.assert_array_equal(resumed.model.bonus, whole.model.bonus)
+
+
+def test_a_reward_that_is_first_met_late_counts_for_what_it_is():
+    class Late(Measured):
+        episodes = 0
+
+        def reset(self, **arguments):
+            Late.episodes += 1
+            return super().reset(**arguments)
+
+        def step(self, action):
+            pays = 1.0 if action == 1 else 0.0
+            pays += 0.5 if Late.episodes > 60 and action == 1 else 0.0
+            return 0, pays, False, False, {}
+
+    run = lm.learn(lm.envs.adapt(Late(), open_rewards=True), 1, 200, rng=0)
+    assert run.model.reward_values.tolist() == [0.0, 1.0]
+    assert run.returns[-20:].mean() == pytest.approx(6 * 1.5)
+    with pytest.raises(ValueError, match="LUCRL needs to know every reward"):
+        lm.LUCRL().run(lm.envs.adapt(Late(), open_rewards=True, n_contexts=2), 5)

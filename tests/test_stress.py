@@ -1,5 +1,8 @@
 """Numbers at the edge: long horizons, vanishing weights, many contexts, one of everything."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -202,3 +205,32 @@ def test_a_horizon_of_one():
     assert lm.evaluate(model, lm.QMDP().plan(model).policy, method="exact").mean == pytest.approx(
         best
     )
+
+
+def _resident() -> int:
+    """KiB of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+@pytest.mark.parametrize("what", ["hsvi", "pbvi", "evaluate", "session", "em"])
+def test_memory_and_open_files_stay_flat(what):
+    """A leak of a plan's tables, 230 KiB in 0.2, would show as 35 MiB; room for 8 is left."""
+    model = lm.testing.random_model(0, contexts=3, states=5, actions=2, horizon=6)
+    logs = lm.simulate(model, lm.UniformPolicy(), 50, rng=0)
+    policy = lm.QMDP().plan(model).policy
+    work = {
+        "hsvi": lambda: lm.HSVI(gap=0.1, threads=1).plan(model),
+        "pbvi": lambda: lm.PBVI(beliefs=10, threads=1).plan(model),
+        "evaluate": lambda: lm.evaluate(model, policy, 50, rng=0),
+        "session": lambda: policy.session(),
+        "em": lambda: lm.EM(1).fit(logs, rng=0),
+    }[what]
+    for _ in range(150):  # until the allocator has what it keeps
+        work()
+    before, files = _resident(), len(os.listdir("/proc/self/fd"))
+    for _ in range(150):
+        work()
+    assert _resident() - before < 8 * 1024
+    assert len(os.listdir("/proc/self/fd")) <= files

@@ -32,6 +32,7 @@ from latentmdp.outcomes import Outcomes
 from latentmdp.policies import HistoryPolicy, Policy, Sized, interpreter
 from latentmdp.worlds import (
     ModelWorld,
+    PaidEpisode,
     Space,
     Transition,
     VectorWorld,
@@ -217,7 +218,8 @@ def _stepped_episodes(
 
 
 def gathered(played: Sequence[Episode], space: Space) -> Trajectories:
-    """Episodes as logs, with their contexts if all are known."""
+    """Episodes as logs, with their contexts if all are known, and amounts if they are measured."""
+    paid = [np.zeros(0), *(one.amounts for one in played if isinstance(one, PaidEpisode))]
     contexts = [episode.context for episode in played if episode.context is not None]
     return Trajectories.from_lists(
         [episode.states.tolist() for episode in played],
@@ -227,6 +229,8 @@ def gathered(played: Sequence[Episode], space: Space) -> Trajectories:
         n_states=space.n_states,
         n_actions=space.n_actions,
         reward_values=space.reward_array,
+        reward_edges=space.reward_edges,
+        amounts=np.concatenate(paid) if space.measured else None,
     )
 
 

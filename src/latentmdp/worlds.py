@@ -30,7 +30,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,7 +47,7 @@ from latentmdp._util import (
     validation,
 )
 from latentmdp.errors import LatentMDPError, WorldError
-from latentmdp.logs import END, Episode
+from latentmdp.logs import END, Episode, reward_values_of_counts
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes, row_sums
 
@@ -59,7 +59,9 @@ __all__ = [
     "CallableWorld",
     "GymnasiumWorld",
     "ModelWorld",
+    "PaidEpisode",
     "Space",
+    "SteppedWorld",
     "TableEntries",
     "Transition",
     "VectorWorld",
@@ -92,6 +94,9 @@ class Space:
     allowed
         (S, A) flags of the actions that each state has; None where all have all. A state with
         none is terminal.
+    measured, reward_edges
+        Whether what is paid is an amount beside the reward that is seen, and where the levels are
+        cut that rewards then are, if they are levels.
     """
 
     n_contexts: int
@@ -101,6 +106,8 @@ class Space:
     horizon: int | None
     discount: float = 1.0
     allowed: Flags | None = None
+    measured: bool = False
+    reward_edges: tuple[float, ...] | None = None
 
     @classmethod
     def of(cls, model: LatentMDP) -> Space:
@@ -234,12 +241,13 @@ class Space:
 
 
 class Transition(NamedTuple):
-    """What follows an action: s', the index of r, and whether the episode ends here."""
+    """What follows an action: s', the index of r, whether the episode ends here, and any amount."""
 
     next_state: int
     reward: int
     terminated: bool = False
     truncated: bool = False
+    amount: float = 0.0
 
 
 class World(ABC):
@@ -253,6 +261,8 @@ class World(ABC):
         The true model where it is known: for the record of a run, never for a learner.
     knows_contexts
         Whether the number of contexts in `space` is known, or 1 for want of it.
+    finding_rewards
+        Whether the rewards in `space` are only those met so far.
     state_names, action_names
         Names of what was numbered to make the space; None where the numbers are the world's own.
     """
@@ -260,6 +270,7 @@ class World(ABC):
     space: Space
     model: LatentMDP | None = None
     knows_contexts: bool = True
+    finding_rewards: bool = False
     state_names: tuple[str, ...] | None = None
     action_names: tuple[str, ...] | None = None
 
@@ -363,13 +374,16 @@ def chances_of(model: LatentMDP) -> Chances:
     )
 
 
-class _SteppedWorld(World):
+class SteppedWorld(World):
     """What worlds share that only tell a reward by its value, and may end an episode.
 
     Parameters
     ----------
     space
         What is shown.
+    reward_levels
+        Where rewards are to be found: how many levels they may become, as in
+        `Trajectories.from_table`.
     adds_end
         Whether one terminal state is added to it; by default unless it has one.
     """
@@ -378,7 +392,7 @@ class _SteppedWorld(World):
         self,
         space: Space,
         knows_contexts: bool,
-        open_rewards: bool = False,
+        reward_levels: int | str | None = None,
         adds_end: bool | None = None,
     ) -> None:
         self._n_observed = space.n_states
@@ -387,7 +401,8 @@ class _SteppedWorld(World):
             self._end = space.n_states
             allowed = np.concatenate([space.allowed_actions(), [[False] * space.n_actions]])
             space = replace(space, n_states=space.n_states + 1, allowed=allowed)
-        self.space, self.knows_contexts, self._open = space, knows_contexts, open_rewards
+        self.space, self.knows_contexts, self._levels = space, knows_contexts, reward_levels
+        self.finding_rewards = space.measured
         self._index = {value: z for z, value in enumerate(space.reward_values)}
 
     def _checked(self, state: int) -> int:
@@ -399,6 +414,9 @@ class _SteppedWorld(World):
         self._checked(state)
         if reward not in self._index:
             self._index[reward] = self._met(reward)
+        z, amount = self._index[reward], reward
+        if self.finding_rewards:
+            amount = self.space.reward_values[z]
         if terminated and not self.space.terminal[state]:
             if self._end is None:
                 raise ValueError(
@@ -406,28 +424,47 @@ class _SteppedWorld(World):
                     "states that it was said to have: name all of them in allowed=, or none"
                 )
             state = self._end
-        return Transition(state, self._index[reward], terminated, truncated and not terminated)
+        return Transition(state, z, terminated, truncated and not terminated, amount)
 
     def _met(self, reward: float) -> int:
         """The number of a reward that was not met before: of the one it is equal to, or a new one.
 
-        Equal up to rounding, of the numbers themselves or of what they were computed from.
+        Equal up to rounding, of the numbers themselves or of what they were computed from. Once
+        rewards were found, a further one has its level, or counts as the nearest.
         """
-        values = self.space.reward_array
+        space = self.space
+        values = space.reward_array
         nearest = int(np.argmin(np.abs(values - reward)))
         size = max(abs(values[nearest]), 1e-6 * float(np.abs(values).max()))
-        if abs(values[nearest] - reward) <= 1e-6 * size:
+        if space.reward_edges is None and abs(values[nearest] - reward) <= 1e-6 * size:
             return nearest
-        if not self._open or not np.isfinite(reward):
+        if not space.measured or not np.isfinite(reward):
             raise ValueError(
                 f"the world gave reward {reward}, not one of reward_values "
-                f"{self.space.reward_values}: name every reward in reward_values="
+                f"{space.reward_values}: name every reward in reward_values="
             )
-        self.space = replace(self.space, reward_values=(*self.space.reward_values, reward))
-        return values.size
+        if space.reward_edges is not None:
+            return int(np.searchsorted(space.reward_edges, reward, side="right"))
+        if self.finding_rewards:
+            self.space = replace(space, reward_values=(*space.reward_values, reward))
+            return values.size
+        return nearest
+
+    def find_rewards(self, amounts: Floats) -> None:
+        """Let these be all rewards, or a sample of what is to become levels.
+
+        Amounts paid from now on are kept beside the reward or level that they count as, so that
+        means stay what they are.
+        """
+        counted = np.unique(amounts, return_counts=True)
+        values, edges = reward_values_of_counts(*counted, self._levels)
+        cuts = None if edges is None else tuple(edges.tolist())
+        self.space = replace(self.space, reward_values=tuple(values.tolist()), reward_edges=cuts)
+        self.finding_rewards = False
+        self._index = {}
 
 
-class GymnasiumWorld(_SteppedWorld):
+class GymnasiumWorld(SteppedWorld):
     """A Gymnasium environment as a learner sees it; made by `adapt`.
 
     Every episode resets the environment with a seed that depends on the key and on the number of
@@ -441,10 +478,10 @@ class GymnasiumWorld(_SteppedWorld):
         space: Space,
         model: LatentMDP | None,
         knows_contexts: bool,
-        open_rewards: bool,
+        reward_levels: int | str | None,
         adds_end: bool | None,
     ) -> None:
-        super().__init__(space, knows_contexts, open_rewards, adds_end)
+        super().__init__(space, knows_contexts, reward_levels, adds_end)
         self.env, self.model = env, model
         self._states, self._actions = (
             _finite(env, name) for name in ("observation_space", "action_space")
@@ -576,7 +613,7 @@ Simulator = Callable[[np.random.Generator], tuple[int, Callable[[int], Sequence[
 """simulator(rng) -> (first state, step); step(action) -> (next state, reward[, terminated])."""
 
 
-class CallableWorld(_SteppedWorld):
+class CallableWorld(SteppedWorld):
     """A simulator given as a function; made by `from_callable`."""
 
     def __init__(self, simulator: Simulator, space: Space, knows_contexts: bool) -> None:
@@ -649,6 +686,7 @@ def adapt(
     reward_values: ArrayLike | None = None,
     discount: float = 1.0,
     open_rewards: bool = False,
+    reward_levels: int | Literal["auto"] | None = None,
     allowed: ArrayLike | None = None,
 ) -> GymnasiumWorld:
     """Make a Gymnasium environment a world for learners.
@@ -670,7 +708,13 @@ def adapt(
     discount
         In (0, 1].
     open_rewards
-        Let rewards that are not named join when they are met; learners need to know all of them.
+        Let rewards that are not named join when they are met. `learn` takes those of its random
+        episodes for all that there are; one that is met later counts as the nearest of them where
+        it is evidence, and for what it is where it is earned.
+    reward_levels
+        Of measured rewards, which hardly ever repeat: how many levels `learn` makes of those of
+        its random episodes, "auto" for ten. Levels are evidence only; values are means of what was
+        paid. Includes `open_rewards`, which is "auto".
     allowed : None or (S, A) of flags
         Which actions a state has; by default those of the environment's attribute `allowed`, or
         all. A state that has none is terminal; by default those where a table `P` ends every
@@ -685,9 +729,12 @@ def adapt(
     if H is None:
         raise ValueError("horizon: the environment does not tell it, give adapt(env, horizon=)")
     values = getattr(base, "reward_values", None) if reward_values is None else reward_values
+    finds = open_rewards or reward_levels is not None
+    if reward_levels is not None:
+        values = (0.0,)
     if values is None:
         values = table_rewards(getattr(base, "envs", [base])) if kind is GymnasiumWorld else None
-    if values is None and not open_rewards:
+    if values is None and not finds:
         raise ValueError(
             "reward_values: the environment does not tell which rewards occur, give "
             "adapt(env, reward_values=(...))"
@@ -702,7 +749,8 @@ def adapt(
     space = _checked_space(M, S, A, values, H, discount, flags)
     if not isinstance(truth, LatentMDP) or Space.of(truth).reward_values != space.reward_values:
         truth = None
-    return kind(env, space, truth, M is not None, open_rewards, adds_end)
+    levels = "auto" if reward_levels is None else reward_levels
+    return kind(env, replace(space, measured=finds), truth, M is not None, levels, adds_end)
 
 
 def _finite(env: Any, name: str) -> FiniteSpace:
@@ -869,7 +917,7 @@ class Agent(Protocol):
 
 def play_episode(
     world: World, agent: Agent, key: int, episode: int, horizon: int | None = None
-) -> Episode:
+) -> PaidEpisode:
     """Play one episode, step by step: to the horizon, or until it ends, is cut short or left.
 
     It ends in a state that is terminal in the world's space. Without a horizon it is cut off
@@ -877,7 +925,7 @@ def play_episode(
     """
     terminal = world.space.terminal
     try:
-        states, actions, rewards = [world.begin(key, episode)], list[int](), list[int]()
+        states, actions, moved = [world.begin(key, episode)], list[int](), list[Transition]()
     except Exception as error:
         _raise_named(error, world, episode, "at its start")
     agent.begin(episode, states[0])
@@ -893,21 +941,36 @@ def play_episode(
             _raise_named(error, world, episode, f"at step {t}")
         agent.observe(action, transition)
         actions.append(action)
-        rewards.append(transition.reward)
+        moved.append(transition)
         states.append(transition.next_state)
         if transition.truncated:
             break
-    return Episode(
+    return _episode(states, actions, moved, world.context())
+
+
+class PaidEpisode(Episode):
+    """An episode with the amounts that its steps paid, (L,); still a tuple of four."""
+
+    amounts: Floats
+
+
+def _episode(
+    states: list[int], actions: list[int], moved: list[Transition], context: int | None
+) -> PaidEpisode:
+    """An episode as arrays."""
+    episode = PaidEpisode(
         np.array(states, np.int32),
         np.array(actions, np.int32),
-        np.array(rewards, np.int32),
-        world.context(),
+        np.array([one.reward for one in moved], np.int32),
+        context,
     )
+    episode.amounts = np.array([one.amount for one in moved], np.float64)
+    return episode
 
 
 def play_side_by_side(
     world: VectorWorld, agents: Sequence[Agent], key: int, first_episode: int, horizon: int
-) -> list[Episode]:
+) -> list[PaidEpisode]:
     """As many episodes as agents, in as many copies, as `play_episode` would play each."""
     n, terminal = len(agents), world.space.terminal
     episodes = list(range(first_episode, first_episode + n))
@@ -916,7 +979,7 @@ def play_side_by_side(
     except Exception as error:
         _raise_named(error, world, first_episode, "at its start")
     states = [[state] for state in first]
-    actions, rewards = ([list[int]() for _ in agents] for _ in range(2))
+    actions, transitions = [list[int]() for _ in agents], [list[Transition]() for _ in agents]
     for agent, episode, state in zip(agents, episodes, first):
         agent.begin(episode, state)
     going = [not terminal[state] for state in first] + [False] * (world.lanes - n)
@@ -934,14 +997,11 @@ def play_side_by_side(
         for i in [i for i in range(n) if going[i]]:
             agents[i].observe(taken[i], moved[i])
             actions[i].append(taken[i])
-            rewards[i].append(moved[i].reward)
+            transitions[i].append(moved[i])
             states[i].append(moved[i].next_state)
             contexts[i] = world.context_of(i)
             going[i] = not moved[i].truncated and not terminal[moved[i].next_state]
-    return [
-        Episode(np.array(s, np.int32), np.array(a, np.int32), np.array(r, np.int32), context)
-        for s, a, r, context in zip(states, actions, rewards, contexts)
-    ]
+    return [_episode(*parts) for parts in zip(states, actions, transitions, contexts)]
 
 
 def _raise_named(error: Exception, world: World, episode: int, when: str) -> NoReturn:

@@ -15,10 +15,10 @@ from latentmdp.worlds import ModelWorld
 FULL_DECK = np.array([1.0] * 9 + [4.0]) / 13.0
 
 
-def test_there_are_sixteen_tasks_with_the_horizons_they_say():
-    assert len(TASKS) >= 16
+def test_there_are_thirty_tasks_with_the_horizons_they_say():
+    assert len(TASKS) >= 30
     for name, task in TASKS.items():
-        if name not in ("icu-sepsis", "taxi-permuted", "blackjack"):
+        if name not in ("icu-sepsis", "taxi-permuted", "blackjack", "grid-large"):
             model = task.model(1)
             assert model.horizon == task.horizon
             assert model.n_contexts > 1
@@ -46,6 +46,35 @@ def test_the_environments_of_a_task_are_its_model(name):
     for m, totals in by_context.items():
         spread = max(np.std(totals), np.sqrt(abs(exact[m] * (1.0 - exact[m]))))  # of a rare 1
         assert abs(np.mean(totals) - exact[m]) <= 4.5 * spread / np.sqrt(len(totals))
+
+
+def test_the_games_have_the_values_of_their_closed_forms():
+    """Deep sea: half of what one who is told earns; the corridor: try one way, or turn back."""
+    sea = lm.HSVI(gap=1e-4).plan(TASKS["deep-sea"].model(5))
+    # The way is the same in both contexts up to which action is right, and cannot be taken back.
+    assert sea.upper == pytest.approx(0.5 - 0.01 / 2, abs=2e-3)
+    corridor = lm.HSVI(gap=1e-6).plan(TASKS["corridor"].model(5))
+    # The first step shows the side: five more steps to the goal, or seven.
+    assert corridor.lower == pytest.approx(0.5 * (0.95**5 + 0.95**7), abs=1e-6)
+    umbrella = TASKS["umbrella"].model(5)
+    assert lm.HSVI(gap=1e-6).plan(umbrella).lower == pytest.approx(1.0, abs=1e-6)
+
+
+def test_the_hands_of_poker_are_enumerated():
+    """Betting always, by enumeration of both cards and the answers of each opponent."""
+    model = TASKS["poker"].model(2)
+    bet = lm.MarkovPolicy(np.ones((model.horizon, model.n_states), np.int64))
+    earned = lm.evaluate(model, bet).by_context / model.horizon
+    spread = np.random.default_rng(2).uniform(-0.05, 0.05, size=(3, 2, 3))
+    calls = np.array([[0.05, 0.3, 0.95], [0.1, 0.4, 0.95], [0.7, 0.95, 0.95]]) + spread[:, 1]
+    for m, call in enumerate(calls):
+        hands = [
+            call[theirs] * (2.0 if mine > theirs else -2.0) + 1.0 - call[theirs]
+            for mine in range(3)
+            for theirs in range(3)
+            if mine != theirs
+        ]
+        assert earned[m] == pytest.approx(np.mean(hands), abs=1e-9)
 
 
 def test_variants_differ_and_repeat():

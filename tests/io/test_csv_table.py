@@ -169,3 +169,20 @@ def test_arguments_only_where_they_mean_something(tmp_path):
     lm.save(random_model(), tmp_path / "m.npz")
     with pytest.raises(TypeError, match="load takes no 'horizon'"):
         lm.load(tmp_path / "m.npz", horizon=3)
+
+
+@pytest.mark.parametrize("words", [["01", "02", "03"], ["1.0", "2.0", "3.0"], ["", "a", "b"]])
+def test_names_that_a_table_would_not_give_back_are_refused_when_saving(tmp_path, words):
+    model = lm.testing.random_model(0).replace(state_names=words)
+    with pytest.raises(FormatError, match=r"when a \.csv table is read again"):
+        lm.save(model, tmp_path / "model.csv")
+    kept = model.replace(state_names=["a, b", '"', "=1+1"])
+    lm.save(kept, tmp_path / "model.csv")
+    assert set(lm.load(tmp_path / "model.csv").state_names) == set(kept.state_names)
+
+
+def test_names_that_are_strings_of_numpy_are_saved(tmp_path):
+    model = lm.testing.random_model(0).replace(state_names=np.array(["a", "b", "c"]))
+    for form in ("npz", "json"):
+        lm.save(model, tmp_path / f"model.{form}")
+        assert lm.load(tmp_path / f"model.{form}").state_names == ("a", "b", "c")

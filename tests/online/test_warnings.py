@@ -63,6 +63,8 @@ def test_what_the_model_promises_is_held_against_the_world(value, doubted) -> No
     plan = lm.HSVI(gap=0.01).plan(model)
     told = learn_warnings(plan, fit, visits, value, logs[:0])
     assert any("promises" in message for message in told) == doubted
+    # A world that pays more than promised is not called a wrong model.
+    assert any("the model is wrong" in message for message in told) == (value.high < 16.0)
 
 
 def test_labels_close_to_a_guess_are_doubted() -> None:

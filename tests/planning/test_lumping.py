@@ -263,3 +263,29 @@ def test_contexts_that_swap_what_follows_stay_apart(hint: float) -> None:
     if hint:
         assert lumping.state.tolist() == [0, 1, 1]
         assert lumping.classes[1:].tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_sum_to_less_than_one_lose_the_rest(seed: int) -> None:
+    """Optimistic models of learners have such rows: they plan as if the rest were a bare end."""
+    model = testing.random_model(seed, contexts=2, states=3, actions=2, horizon=4)
+    kept = np.random.default_rng(seed).uniform(0.3, 1.0, model.transitions.shape[:3])
+    short = lm.LatentMDP._trusted(model, transitions=model.transitions * kept[..., None])
+    padded = np.zeros((2, 4, 2, 4))
+    padded[:, :3, :, :3], padded[:, :3, :, 3] = short.transitions, 1.0 - kept
+    padded[:, 3, :, 3] = 1.0
+    rewards = np.zeros((2, 4, 2, 4, 2))
+    rewards[..., 0] = 1.0  # what is lost pays nothing
+    rewards[:, :3, :, :3] = model.reward_probs[:, :, :, None]
+    ends = np.repeat([[True, True], [False, False]], [3, 1], axis=0)
+    with_end = lm.LatentMDP(
+        padded,
+        rewards,
+        initial=np.pad(model.initial, ((0, 0), (0, 1))),
+        weights=model.weights,
+        horizon=4,
+        allowed=ends,
+    )
+    first, second = (lm.HSVI(gap=1e-6).plan(one) for one in (short, with_end))
+    assert first.upper == pytest.approx(second.upper, abs=1e-5)
+    assert lm.PBVI().plan(short).lower <= second.upper + 1e-9

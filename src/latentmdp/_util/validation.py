@@ -200,4 +200,4 @@ def names(name: str, value: Sequence[str] | None, size: int) -> tuple[str, ...] 
         raise TypeError(f"{name} must be a sequence of strings")
     if len(names) != size or len(set(names)) != size:
         raise ValueError(f"{name} must be {size} distinct strings, got {list(names)}")
-    return names
+    return tuple(str(n) for n in names)  # strings of NumPy are written as plain ones

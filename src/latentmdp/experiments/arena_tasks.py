@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from latentmdp._util import Floats
 from latentmdp.envs import MixtureEnv, tabular_model
+from latentmdp.experiments import arena_games as games
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import outcomes_from_entries
@@ -369,6 +371,30 @@ _ALL = (
     ),
     Task("tiger", "listen, or open a door", 4_000, 12, tiger_model),
     Task("bandit", "which arm pays for whom", 3_000, 20, bandit_model),
+    Task("corridor", "a goal at one end; the sooner the better", 1_000, 40, games.corridor),
+    Task("deep-sea", "one way in a thousand leads to the treasure", 3_000, 10, games.deep_sea),
+    Task(
+        "umbrella",
+        "a choice at the beginning, noise, and what it was worth",
+        2_000,
+        10,
+        games.umbrella,
+    ),
+    Task(
+        "grid", "a grid of 20 x 20 with four layouts of walls", 2_000, 80, games.grid_with_layouts
+    ),
+    Task(
+        "grid-large",
+        "a grid of 30 x 30 with ten layouts of walls",
+        5_000,
+        120,
+        partial(games.grid_with_layouts, size=30, layouts=10),
+    ),
+    Task("rock-paper-scissors", "five opponents", 3_000, 20, games.rock_paper_scissors),
+    Task("poker", "Kuhn's poker against one of three players", 5_000, 20, games.kuhn_poker),
+    Task("auction", "bids out of a budget", 3_000, 15, games.auction),
+    Task("queue", "servers for a queue", 3_000, 30, games.queue),
+    Task("dose", "which dose helps whom", 3_000, 12, games.dose_finding),
     Task("blackjack", "Blackjack with a hidden deck", 20_000, 10, _blackjack),
     Task("icu-sepsis", "sepsis patients of hidden types", 10_000, 30, icu_sepsis_model),
 )

@@ -23,6 +23,7 @@ begins in a terminal state, rows never visited. Names come back in natural order
 
 from __future__ import annotations
 
+import io
 import warnings
 from typing import Any, BinaryIO
 
@@ -72,11 +73,27 @@ def _require_rows(model: LatentMDP) -> None:
         s = int(np.argmax(lost))
         name = names.called("state", s, model.state_names)
         raise FormatError(f"{why.format(name)}: a .csv table cannot say it, save as .npz")
+    for what in ("context", "state", "action"):
+        words = list(names.names_of(model, what) or ())
+        for word, again in zip(words, _read_again(words)):
+            if word != again or not word:
+                raise FormatError(
+                    f"the {what} {word!r} would be {again!r} when a .csv table is read again: save "
+                    "as .npz"
+                )
     unused = ~model.allowed.any(axis=0)
     if unused.any():
         raise FormatError(
             f"action {int(np.argmax(unused))} is allowed nowhere: a .csv table cannot name it"
         )
+
+
+def _read_again(words: list[str]) -> list[str]:
+    """What a column of names is after it was written and read: columns of numbers lose zeros."""
+    room = io.BytesIO()
+    csv.write_csv(pa.table({"name": pa.array(words, pa.string())}), room)
+    column = csv.read_csv(io.BytesIO(room.getvalue())).column("name")
+    return [str(cell) for cell in column.cast(pa.string()).to_pylist()]
 
 
 def read(stream: BinaryIO, **arguments: Any) -> LatentMDP | Trajectories:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         spread,
     )
     from latentmdp.logs.counts import dense_counts
+    from latentmdp.logs.long_table import reward_values_of_counts
     from latentmdp.logs.on_disk import INCOMPLETE, known_shard, write_shard, written
     from latentmdp.logs.trajectories import require_trajectories
 else:

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,15 @@ plan, and episodes that show what it earns."""
 
 
 class Learner(ABC):
-    """Base of everything that learns by acting: the arguments of a learner."""
+    """Base of everything that learns by acting: the arguments of a learner.
+
+    Attributes
+    ----------
+    finds_rewards
+        Whether it can act before it knows which rewards there are.
+    """
+
+    finds_rewards: ClassVar[bool] = False
 
     @abstractmethod
     def begin(self, world: World, episodes: int, key: int) -> Learning[Any]:
@@ -141,6 +149,11 @@ class Learner(ABC):
         episodes = arrays.positive_integer("episodes", episodes)
         source, key = as_world(world), philox_key(rng)
         source.space.required_horizon()
+        if source.finding_rewards and not self.finds_rewards:
+            raise ValueError(
+                f"reward_values: {type(self).__name__} needs to know every reward; `learn` finds "
+                "rewards that are open, or measured"
+            )
         check_limit("time_limit", time_limit)
         if checkpoint is not None:
             require_writable(checkpoint)

@@ -56,7 +56,7 @@ The default was chosen on random instances (M=7, S=15, A=3, H=30), latent RiverS
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -108,6 +108,10 @@ class Bonus:
         validation.require_non_negative("scale", self.scale)
         validation.require_inside("failure_probability", self.failure_probability)
 
+    def scaled(self, factor: float) -> Bonus:
+        """A bonus that is so many times as large, where it is not capped."""
+        return replace(self, scale=factor**2 * self.scale)
+
     def widths(self, space: Space, episodes: int) -> Widths:
         """The numbers the learner uses for a run of K episodes in a space."""
         c = self.constants or confidence_constants(
@@ -151,6 +155,10 @@ class VarianceBonus:
     def printed(cls, failure_probability: float = 0.05) -> VarianceBonus:
         """The bonus of L-MVP with the constants of its proof [zhou2023, Alg. 2]."""
         return cls(4.0, 16.0, failure_probability)
+
+    def scaled(self, factor: float) -> VarianceBonus:
+        """A bonus that is so many times as large, where it is not capped."""
+        return replace(self, deviation=factor * self.deviation, remainder=factor * self.remainder)
 
     def widths(self, space: Space, episodes: int) -> Widths:
         """The numbers the learner uses for a run of K episodes in a space."""

@@ -226,27 +226,22 @@ class Counts(Result):
         """
         if weights is None and self.episodes.sum() > 0.0:
             weights = self.episodes / self.episodes.sum()
-        others: dict[str, Any] = {
-            "initial": normalised(self.initial),
-            "weights": weights,
-            "allow_unvisited": True,
-        }
+        others: dict[str, Any] = {"initial": normalised(self.initial), "weights": weights}
         if keeps_arrays(space, self.reward_model):
             T, R = normalised(self.transitions), normalised(self.rewards)
-            return space.model_of(T, R, **others)
-        return space.table_model(self.table(), reward_model=self.reward_model, **others)
+            return space.model_of(T, R, **others, allow_unvisited=True)
+        return self.table_model(space, **others)
 
-    def optimistic_rows(self, as_arrays: bool) -> dict[str, Any]:
-        """Phat of Algorithm 1, as fields of a model: a row sums to min(1, N_m(s, a))."""
-        if as_arrays:
-            share = 1.0 / np.maximum(1.0, self.visits)[..., None]
-            rewards = normalised(self.rewards)
-            if self.reward_model == "state-action":
-                rewards = self.rewards * share
-            return {"transitions": self.transitions * share, "reward_probs": rewards}
+    def table_model(self, space: Space, **others: Any) -> LatentMDP:
+        """The empirical model as a table; `others` as for `LatentMDP.from_outcomes`."""
+        kind = self.reward_model
+        return space.table_model(self.table(), reward_model=kind, allow_unvisited=True, **others)
+
+    def optimistic_table(self) -> Outcomes:
+        """Phat of Algorithm 1: a row sums to min(1, N_m(s, a))."""
         table = self.table()
         short = np.minimum(1.0, row_sums(self.moves, self.moves.probs))
-        return {"outcomes": table._replace(probs=table.probs * short[table.rows()])}
+        return table._replace(probs=table.probs * short[table.rows()])
 
     @classmethod
     def zero(cls, space: Space, reward_model: RewardModel = "state-action") -> Counts:
@@ -599,8 +594,8 @@ class EmpiricalModel:
         """
         initial, initial_bonus = self._optimistic_start(counts)
         return LatentMDP._trusted(
-            counts.model(self.space, self.weights()),
-            **counts.optimistic_rows(keeps_arrays(self.space, counts.reward_model)),
+            counts.table_model(self.space, weights=self.weights()),
+            outcomes=counts.optimistic_table().frozen(),
             initial=initial,
             bonus=self.bonus(),
             initial_bonus=initial_bonus,

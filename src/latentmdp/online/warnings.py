@@ -43,6 +43,12 @@ def learn_warnings(
             f"the model promises {promised:.4g} an episode, and the world paid {value.mean:.4g} "
             f"({value.low:.4g} to {value.high:.4g}): the model is wrong where the policy goes"
         )
+    elif plan.upper is not None and plan.upper < value.low - 0.02 * abs(value.low):
+        messages.append(
+            f"the world paid {value.mean:.4g} an episode ({value.low:.4g} to {value.high:.4g}), "
+            f"more than the {plan.upper:.4g} that the model promises at most: a better policy may "
+            "be found with more episodes"
+        )
     model = fit.model
     if told_apart(fit) < 0.3:  # of the way from a guess to certainty, on average over episodes
         sure, guess = fit.responsibilities.max(axis=1).mean(), model.weights.max()
@@ -67,13 +73,14 @@ def told_apart(fit: Fit) -> float:
 
 
 def contradicted(plan: Plan, value: Interval) -> float | None:
-    """What the plan promises, if the world's returns exclude it."""
-    lower = plan.lower if plan.lower is not None else -np.inf
-    upper = plan.upper if plan.upper is not None else np.inf
+    """What the plan promises at least, if the world paid clearly less.
+
+    A world that pays more than promised is no reason to give a plan up.
+    """
     slack = 0.02 * max(abs(value.low), abs(value.high))
-    if lower > value.high + slack:
-        return float(lower)
-    return float(upper) if upper < value.low - slack else None
+    if plan.lower is None or plan.lower <= value.high + slack:
+        return None
+    return float(plan.lower)
 
 
 def moving_context(model: LatentMDP, visits: Floats, logs: Trajectories) -> float | None:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from latentmdp._util import Flags, Floats, Indices, Integers
+from latentmdp._util import Flags, Floats, Indices, Integers, frozen
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes, RunInBlocks, at_once
 from latentmdp.planning.hsvi import kernels_lumping as kernels
@@ -80,12 +80,19 @@ class Lumping(NamedTuple):
         state = np.repeat(np.arange(problem.width.size), problem.width)
         within = np.arange(N) - problem.first[state]
         places = problem.pay.reshape(-1, A)[state] + within[:, None]
-        return LatentMDP.from_outcomes(
-            steps.indptr, steps.indices, np.zeros(steps.nnz, np.int32), steps.data[:, None],
-            n_states=N, horizon=problem.layers if problem.ends else None,
-            discount=problem.discount, reward_values=[0.0], allowed=problem.allowed[state],
-            bonus=problem.earned[places][None], allow_unvisited=True,
+        table = Outcomes(
+            steps.indptr.astype(np.int64), steps.indices.astype(np.int32),
+            np.zeros(steps.nnz, np.int32), steps.data[:, None],
         )  # fmt: skip
+        others = {
+            "horizon": problem.layers if problem.ends else None,
+            "discount": problem.discount,
+            "bonus": problem.earned[places][None],
+            "allow_unvisited": True,
+        }
+        # Rows sum to what the model's do: to less than one in the optimistic models of learners.
+        allowed = frozen(problem.allowed[state])
+        return LatentMDP._of_table(table.frozen(), allowed, np.zeros(1), "state-action", others)
 
 
 def lump(
