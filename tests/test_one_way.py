@@ -54,8 +54,6 @@ OTHER = {
         "planning/explanation.py: switches": "where the best vector changes along a segment",
         "planning/robust.py: WeightSet.against": "nature's answer to a policy",
         "planning/robust.py: _CuttingPlanes.respond": "which tried weights are the closest",
-        "report/explanations.py: _line": "a picture of vectors over a belief",
-        "report/explanations.py: action_regions": "a picture of vectors over a simplex",
     },
     "solving (I - discount P) x = b": {
         "estimation/starts.py: PairMoments._regressed": "ridge regression",
@@ -72,7 +70,7 @@ OTHER = {
         "offline/solving.py: _value_in_model": "rewards by time",
         "online/baselines.py: ThompsonPolicy.__call__": "chances of actions, summed over contexts",
         "planning/exact.py: _policy": "beliefs by state",
-        "report/explanations.py: policy_graph": "visits of a policy's nodes",
+        "plot.py: _visits": "visits of states with actions, to draw",
     },
     "progress": {},
     "where work runs": {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
@@ -437,13 +437,12 @@ def check_plot(path: Path | None) -> None:
     check_target(path)
 
 
-def draw_bounds(histories: Mapping[str, Any], path: Path | None) -> None:
-    """Draw the bounds of plans against time where the user asked for it, if anywhere."""
+def draw(path: Path | None, drawing: Callable[..., Any], *what: Any) -> None:
+    """Write what a function of `lm.plot` draws where the user asked for it, if anywhere."""
     if path is not None:
-        from latentmdp.experiments import write_figure
-        from latentmdp.report import bounds_figure
+        from latentmdp._util import write_figure
 
-        write_figure(bounds_figure(histories), path)
+        write_figure(drawing(*what), path)
 
 
 def save(result: object, path: Path | None) -> None:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.catalogue import PLANNERS, planner, takes
 from latentmdp.cli.screen import Screen
@@ -51,7 +52,8 @@ def command(
                 break
             move()
     mean = [r for r in results if r.bounds_of in ("", "memoryless")]
-    options.draw_bounds({r.name: r.plan.history for r in mean if r.plan is not None}, plot)
+    bounded = {r.name: r.plan for r in mean if r.plan is not None and r.plan.upper is not None}
+    options.draw(plot, lm.plot.bounds, bounded)
     plans = [result.facts() for result in results]
     screen.result(model=model, seed=seed, plans=plans)
     columns = ("method", "value", "worst", "regret", "lower", "upper", "gap", "seconds")

@@ -62,7 +62,7 @@ def command(
     with screen.closing_bounds(doing) if watched else screen.progress(doing) as show:
         plan = (replace(solver, on_progress=show) if watched else solver).plan(world)
     options.save(plan.policy, out)
-    options.draw_bounds({method: plan.history}, plot)
+    options.draw(plot, lm.plot.bounds, plan)
     screen.result(f"plan for {model}", plan, model=model, out=out, method=method)
     for bound in ("lower", "upper"):
         if getattr(plan, bound) is None:
