@@ -54,6 +54,7 @@ OTHER = {
         "planning/explanation.py: switches": "where the best vector changes along a segment",
         "planning/robust.py: WeightSet.against": "nature's answer to a policy",
         "planning/robust.py: _CuttingPlanes.respond": "which tried weights are the closest",
+        "plot.py: policy": "the likeliest first state",
     },
     "solving (I - discount P) x = b": {
         "estimation/starts.py: PairMoments._regressed": "ridge regression",

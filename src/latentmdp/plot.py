@@ -123,7 +123,7 @@ def beliefs(
     if path.shape[1] > len(order):
         rest = f"{path.shape[1] - len(order)} others"
         axes.bar(steps, np.maximum(1.0 - below, 0.0), 0.86, below, color=MUTED, label=rest)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
     axes.set(xlabel="steps taken in the episode", ylabel="probability", ylim=(0.0, 1.0))
     legend(axes, columns=2 if len(order) < 7 else 3)
     return axes
@@ -265,7 +265,7 @@ def groups(fit: Any, ax: Axes | None = None, *, most: int = 12) -> Axes:
     most
         Rows to draw.
     """
-    model = fit if isinstance(fit, LatentMDP) else getattr(fit, "model", None)
+    model: Any = fit if isinstance(fit, LatentMDP) else getattr(fit, "model", None)
     require_model(model)
     rows = _telling_rows(model, most)
     axes = own_axes(ax, 1.4 + 0.34 * len(rows))
@@ -531,14 +531,14 @@ def _schedule(acting: MarkovPolicy, axes: Axes, most: int = 16) -> Axes:
     """The actions of a policy that looks at time and state only: a row for each state."""
     from matplotlib.colors import to_rgba
 
-    table = acting.probabilities
-    actions = (acting.actions if table is None else table.argmax(axis=-1)).T  # (S, H or 1)
+    table: Any = acting.probabilities
+    actions = np.asarray(acting.actions if table is None else table.argmax(axis=-1)).T  # (S, H or 1)
     colours = np.array([to_rgba(colour, _TINT) for colour in COLOURS])
     axes.imshow(colours[actions % len(COLOURS)], aspect="auto", interpolation="none")
     for a in np.unique(actions).tolist()[: len(COLOURS)]:
         axes.scatter([], [], color=COLOURS[a % len(COLOURS)], marker="s", label=f"action {a}")
     axes.set_yticks(range(0, len(actions), -(-len(actions) // most)))
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
     axes.set(xlabel="time in the episode", ylabel="state")
     legend(axes, columns=3)
     return axes
@@ -547,7 +547,7 @@ def _schedule(acting: MarkovPolicy, axes: Axes, most: int = 16) -> Axes:
 # --------------------------------------------------------------------------------- what they share
 
 
-def _grouped(run: Runs) -> dict[str, Sequence[Run]]:
+def _grouped(run: Runs) -> dict[str, list[Run]]:
     """Runs by the names of their groups; a group without a name has an empty one."""
     given = run if isinstance(run, Mapping) else {"": run}
     groups = {name: [one] if isinstance(one, Run) else list(one) for name, one in given.items()}

@@ -8,8 +8,8 @@ from pages import small_world
 
 import latentmdp as lm
 from latentmdp.errors import FormatError
-from latentmdp.experiments import trailing_means
-from latentmdp.report.contexts import difference_maps, growth
+from latentmdp.metrics import trailing_means
+from latentmdp.report.contexts import growth
 from latentmdp.report.page import Section, Table, render
 from latentmdp.report.plans import certificate, compact_table, risk_table
 from latentmdp.report.records import (
@@ -105,15 +105,6 @@ def test_trailing_means_match_their_definition():
     expected = [returns[max(0, k - 6) : k + 1].mean() for k in range(30)]
     means = trailing_means(returns, np.arange(1, returns.size + 1), 7)
     np.testing.assert_allclose(means, expected, rtol=1e-12)
-
-
-def test_difference_maps_attain_the_separation():
-    few, many = small_world(), lm.make("separated", 0, contexts=5, states=6, delta=0.5)
-    assert len(difference_maps(few)) == 3
-    assert min(d.min() for d in difference_maps(few).values()) == pytest.approx(lm.separation(few))
-    maps = difference_maps(many)
-    assert maps["nearest pair"].min() == pytest.approx(lm.separation(many))
-    assert (maps["nearest pair"] <= maps["farthest pair"]).all()
 
 
 def test_the_belief_in_the_true_context_is_a_martingale_upwards():

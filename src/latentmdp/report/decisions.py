@@ -113,7 +113,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Phase:
+class PhaseTable:
     """Steps in which one table holds: from `first` to `last`, both included; None: to no end."""
 
     first: int
@@ -134,7 +134,7 @@ class DecisionTable:
     model: LatentMDP
     policy: Policy
     belief: Floats
-    phases: tuple[Phase, ...]
+    phases: tuple[PhaseTable, ...]
     whole: bool
 
     def __repr__(self) -> str:
@@ -265,7 +265,7 @@ class DecisionTable:
         if len(self.warnings) > few:
             yield f"Warning: {len(self.warnings) - few} more of this kind; see `lm.explain`."
 
-    def steps(self, phase: Phase) -> str:
+    def steps(self, phase: PhaseTable) -> str:
         """The steps of a phase in words; empty where all steps are alike."""
         if phase.last is None:
             return ""
@@ -285,7 +285,7 @@ class DecisionTable:
         shares = ", ".join(f"{c} {b:.1%}" for c, b in zip(contexts, self.belief.tolist()))
         return ("state", f"at {shares}", *(f"growing sure of {c}" for c in contexts))
 
-    def cells(self, phase: Phase) -> list[tuple[str, ...]]:
+    def cells(self, phase: PhaseTable) -> list[tuple[str, ...]]:
         """The rows of a phase in words."""
         return [tuple(self._row(rule)) for rule in phase.rules]
 
@@ -374,7 +374,7 @@ def decision_table(
     ]
     times = range(model.n_layers) if t is None else [checked_time(t, model)]
     reached = _reached(model, rule, b) if t is None else None
-    phases: list[Phase] = []
+    phases: list[PhaseTable] = []
     for time in times:
         possible = np.ones((model.n_contexts, model.n_states), bool)
         possible = possible if reached is None else next(reached)
@@ -383,9 +383,9 @@ def decision_table(
         before = phases[-1].rules if phases else ()
         if before and all(old.agrees(new, tolerance) for old, new in zip(before, rules)):
             joined = tuple(old.joined(new) for old, new in zip(before, rules))
-            phases[-1] = Phase(phases[-1].first, last, joined)
+            phases[-1] = PhaseTable(phases[-1].first, last, joined)
         else:
-            phases.append(Phase(time, last, rules))
+            phases.append(PhaseTable(time, last, rules))
     return DecisionTable(model, policy, b, tuple(phases), t is None and states is None)
 
 

@@ -53,7 +53,7 @@ def command(
     believed, world = options.belief_of(belief), options.load_model(model)
     acting, explanation = find_policy(policy, world), None
     if state is not None:
-        explanation = lm.explain(world, acting, options.state_of(state, world), believed, t)
+        explanation = lm.explain(world, acting, options.state_of(state, world), believed, t or 0)
     if out is not None and out.suffix.lower() == ".html":
         with screen.progress("weighing the worst case"):
             lm.report.write_decision_page(world, acting, out, believed, t)
