@@ -532,7 +532,9 @@ def _schedule(acting: MarkovPolicy, axes: Axes, most: int = 16) -> Axes:
     from matplotlib.colors import to_rgba
 
     table: Any = acting.probabilities
-    actions = np.asarray(acting.actions if table is None else table.argmax(axis=-1)).T  # (S, H or 1)
+    actions = np.asarray(
+        acting.actions if table is None else table.argmax(axis=-1)
+    ).T  # (S, H or 1)
     colours = np.array([to_rgba(colour, _TINT) for colour in COLOURS])
     axes.imshow(colours[actions % len(COLOURS)], aspect="auto", interpolation="none")
     for a in np.unique(actions).tolist()[: len(COLOURS)]:

@@ -7,7 +7,7 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.catalogue import find_policy
+from latentmdp.cli.catalogue import DEFAULT, find_policy
 from latentmdp.cli.screen import Screen
 
 
@@ -15,7 +15,7 @@ from latentmdp.cli.screen import Screen
 def command(
     screen: Screen,
     model: options.ModelFile,
-    policy: options.PolicyName = "qmdp",
+    policy: options.PolicyName = DEFAULT,
     state: str | None = None,
     belief: str | None = None,
     t: Annotated[int | None, typer.Option(min=0)] = None,
@@ -67,5 +67,3 @@ def command(
     screen.result(model=model, policy=policy, out=out, plot=plot, **data)
     for line in () if explanation is None else explanation.text.splitlines():
         screen.say(line)
-    for path in filter(None, (out, plot)):
-        screen.say(str(path), "written")
