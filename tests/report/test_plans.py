@@ -1,4 +1,4 @@
-"""The picture of bounds against time is drawn from the plan's own history, and written on request."""
+"""The picture of bounds against time is drawn from the plan's own history."""
 
 from pathlib import Path
 
