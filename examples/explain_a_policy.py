@@ -9,6 +9,6 @@ told = lm.explain(model, policy, "mild")
 print(told)
 
 lm.report.decision_table(model, policy).write("table.md")
-lm.report.plot_explanation(told, "decision.svg")
+lm.plot.policy(told).figure.savefig("decision.svg")
 lm.report.write_explorer(policy, "explorer.html", title="Treatment of a chronic disease")
 print("\nwritten: table.md, decision.svg, explorer.html")

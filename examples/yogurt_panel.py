@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 
 import latentmdp as lm
+from latentmdp._util.figures import COLOURS, MUTED, canvas, legend
 from latentmdp.fit import FitWarning
-from latentmdp.report.page import COLOURS, MUTED, canvas, legend, standalone_svg
+from latentmdp.report.page import standalone_svg
 
 BRANDS = ("dannon", "hiland", "weight", "yoplait")  # weight: Weight Watchers
 ACTIONS = ("nothing", *BRANDS)  # what is promoted
@@ -331,7 +332,7 @@ def groups_picture(fit):
     right.set_yticks(place, [])
     right.axvline(0, color=MUTED, linewidth=1)
     right.set(xlabel="switch if promoted, %", ylim=left.get_ylim())
-    legend(figure, columns=4)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
@@ -347,7 +348,7 @@ def number_picture(scores):
     axes.plot(number, gains.mean(axis=0), "o-", color=COLOURS[0], label="their mean")
     axes.axhline(chosen, color=COLOURS[1], linestyle="--", label="chosen from the 70 % alone")
     axes.set(xlabel="groups", ylabel="gain, nats a purchase")
-    legend(figure, columns=3)
+    legend(axes, columns=3)
     return figure
 
 
@@ -362,7 +363,7 @@ def gain_picture(earned):
     axes.axhline(0.0, color=MUTED, linewidth=1)
     axes.set_xticks(place, ["least", "middle", "most"])
     axes.set(xlabel="third of the purchases, by predicted gain", ylabel="cents an ounce")
-    legend(figure, columns=3)
+    legend(axes, columns=3)
     return figure
 
 

@@ -38,6 +38,7 @@ LAYERS = (
     {"instances", "planning", "estimation", "spectral", "deterministic", "theory", "envs"},
     {"online", "offline"},
     {"io"},
+    {"plot"},
     {"experiments", "report", "testing"},
     {"cli", "__main__"},
 )

@@ -55,8 +55,7 @@ OTHER = {
         "planning/explanation.py: switches": "where the best vector changes along a segment",
         "planning/robust.py: WeightSet.against": "nature's answer to a policy",
         "planning/robust.py: _CuttingPlanes.respond": "which tried weights are the closest",
-        "report/explanations.py: _line": "a picture of vectors over a belief",
-        "report/explanations.py: action_regions": "a picture of vectors over a simplex",
+        "plot.py: policy": "the likeliest first state",
     },
     "solving (I - discount P) x = b": {
         "estimation/starts.py: PairMoments._regressed": "ridge regression",
@@ -75,7 +74,7 @@ OTHER = {
         "planning/exact.py: _policy": "beliefs by state",
         "planning/goals.py: _Translation._walk": "the nearest way among nodes",
         "planning/goals.py: _Translation.result": "nodes by state",
-        "report/explanations.py: policy_graph": "visits of a policy's nodes",
+        "plot.py: _visits": "visits of states with actions, to draw",
         "spectral/moments.py: weigh_steps": "by time as well as by cell",
     },
     "progress": {},

@@ -14,16 +14,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from latentmdp._util.arrays import Floats, Indices
+from latentmdp._util.figures import COLOURS, MUTED, canvas, legend
 from latentmdp._util.storage import atomic_write
 from latentmdp.belief import posterior
 from latentmdp.deterministic import Exploration, explore
-from latentmdp.experiments import trailing_means
 from latentmdp.instances import make
+from latentmdp.metrics import trailing_means
 from latentmdp.model import LatentMDP
 from latentmdp.online import learn
 from latentmdp.planning import HSVI, evaluate
 from latentmdp.policies import Policy, UniformPolicy
-from latentmdp.report.page import COLOURS, MUTED, canvas, legend, standalone_svg
+from latentmdp.report.page import standalone_svg
 from latentmdp.simulation import simulate
 from latentmdp.theory import connectivity, inference_horizon, revelation
 
@@ -85,7 +86,7 @@ def purpose_figure(months: int = 11, context: int = 2) -> Figure:
     axes.set(ylabel="belief that it is", ylim=(0.0, 1.0), xticks=[])
     axes.text(-0.9, 1.12, "seen:", fontsize=9, ha="right", weight="bold")
     axes.text(-0.9, -0.14, "done:", fontsize=9, ha="right", va="top", weight="bold")
-    legend(figure, columns=3)
+    legend(axes, columns=3)
     return figure
 
 
@@ -122,7 +123,7 @@ def learning_figure(episodes: int = 600, seeds: int = 3) -> Figure:
     axes.plot(ends, curves.mean(axis=0), color=BLUE, label=f"learned, {seeds} runs")
     axes.fill_between(ends, curves.min(axis=0), curves.max(axis=0), color=BLUE, alpha=0.2)
     axes.set(xlabel="episodes played, contexts never shown", ylabel="mean return")
-    legend(figure, columns=3)
+    legend(axes, columns=3)
     return figure
 
 
@@ -148,7 +149,7 @@ def bounds_closing_figure(seconds: float = 10.0) -> Figure:
         textcoords="offset points",
         ha="right",
     )
-    legend(figure)
+    legend(axes)
     return figure
 
 

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from latentmdp._util.figures import COLOURS, MUTED, canvas, legend
 from latentmdp._util.storage import atomic_write
 from latentmdp._util.words import markdown_table, plural
 from latentmdp.experiments.arena import Arena, Cell, picture
 from latentmdp.experiments.results import MANIFEST, read_experiment
 from latentmdp.report.experiments import panel_figure
-from latentmdp.report.page import COLOURS, MUTED, canvas, legend, standalone_svg
+from latentmdp.report.page import standalone_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,7 +103,7 @@ def planning_part(file: Path) -> Part | None:
         last = [curve[-1][1] for curve in curves]
         rows.append((str(sizes), planner, str(len(curves)), f"{end:.0f} s", f"{median(last):.2%}"))
     axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="gap, per cent")
-    legend(figure, columns=1)
+    legend(axes, columns=1)
     header = ("(M, S, A, H)", "planner", "instances", "after", "median gap")
     peer = any(planner == "SARSOP" for planner, _ in curves_by_kind)
     against = (
@@ -173,7 +174,7 @@ def coverage_part(folder: Path) -> Part | None:
     axes.axvline(_CONFIDENCE, color=MUTED, linestyle="--", label="what is asked for")
     axes.set_yticks([-i for i in range(len(kinds))], list(kinds))
     axes.set(xlabel="share of intervals that hold the true value", ylabel="logs", xlim=(0.0, 1.02))
-    legend(figure)
+    legend(axes)
     table = [(_KINDS_OF_LOGS.get(kind, kind), *_covered(some)) for kind, some in kinds.items()]
     lines = [
         "`solve` gives an interval of 95 % for what its policy will earn. Each instance was solved "

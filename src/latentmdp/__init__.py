@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         online,
         outcomes,
         planning,
+        plot,
         policies,
         report,
         sessions,

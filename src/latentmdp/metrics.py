@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from scipy.special import stdtrit
 
-from latentmdp._util import Floats, arrays
+from latentmdp._util import Floats, Integers, arrays
 from latentmdp.model import LatentMDP
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "mean_return",
     "model_error",
     "regret",
+    "trailing_means",
 ]
 
 
@@ -153,3 +154,10 @@ def mean_return(
     centre = float(added.mean())
     mean = float(returns.mean())
     return Interval(mean, min(mean, centre - width), max(mean, centre + width))
+
+
+def trailing_means(returns: Floats, ends: Integers, windows: Integers | int) -> Floats:
+    """Means of the last `windows` returns (of all there are, at first) after `ends` episodes."""
+    sums = np.concatenate([[0.0], np.cumsum(returns)])
+    begins = np.maximum(0, ends - windows)
+    return np.asarray((sums[ends] - sums[begins]) / (ends - begins))

@@ -359,6 +359,7 @@ class Session:
     ) -> None:
         self.policy, self.model = policy, model
         self._batch = BatchSession(policy, model, 1, rng, covariates)
+        self._path = [self.belief]
 
     @property
     def t(self) -> int:
@@ -369,6 +370,14 @@ class Session:
     def belief(self) -> Floats:
         """The belief over the contexts of the policy's model, (M,)."""
         return self._batch.beliefs[0]
+
+    @property
+    def beliefs(self) -> Floats:
+        """The belief before the first observation and after each, (n, M).
+
+        Of a session that was taken up again, those since then.
+        """
+        return np.array(self._path)
 
     @property
     def over(self) -> bool:
@@ -391,6 +400,7 @@ class Session:
         rewards = None if reward is None else [reward]
         actions = None if action is None else [element_name(action)]
         self._batch.observe([element_name(state)], rewards, actions)
+        self._path.append(self.belief)
 
     def act(self) -> Any:
         """The action to take now: its name if it has one, otherwise its index."""
@@ -470,6 +480,7 @@ class Session:
         if stored.history is not None:
             parts = (tuple(map(int, stored.history[name])) for name in History._fields)
             batch._histories = [History(*parts)]
+        self._path = [self.belief]
         return self
 
 

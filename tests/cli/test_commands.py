@@ -142,7 +142,9 @@ def test_info_of_what_was_learned_is_short(model, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("plan", "MODEL", "--bogus", 3), "qmdp takes no option --bogus"),
+        (("plan", "MODEL", "--bogus", 3), "hsvi takes no option --bogus"),
+        (("plan", "MODEL", "--gapp", 3), "did you mean --gap?"),
+        (("plan", "MODEL", "--out", "MODEL"), "a file that the command reads"),
         (("plan", "MODEL", "--method", "cadp", "--gap", 0.1), "cadp takes no option --gap"),
         (("evaluate", "MODEL", "--policy", "none.npz"), "there is no file 'none.npz'"),
         (("solve", "EMPTY"), "holds no episode"),
@@ -232,12 +234,14 @@ def test_plan_hands_options_on_to_the_planner(model, arguments, planner):
 
 def test_plan_saves_the_policy(model):
     out = model.with_name("policy.npz")
-    found = run_json("plan", model, "--out", out)
+    found = run_json("plan", model, "--method", "qmdp", "--out", out)
     plan = lm.QMDP().plan(random_model())
     assert found["upper"] == plan.upper
     assert found["lower"] is None
     np.testing.assert_array_equal(lm.load(out).vectors, plan.policy.vectors)
-    assert "not computed" in run("plan", model).stdout
+    assert "not computed" in run("plan", model, "--method", "qmdp").stdout
+    assert run_json("plan", model)["lower"] is not None  # by default with a certificate
+    assert "written" in run("plan", model, "--out", out).stdout
     run_json("info", out)
 
 
@@ -268,7 +272,7 @@ def test_evaluate(model):
     assert found["exact"]
     assert found["mean"] == pytest.approx(lm.evaluate(world, lm.UniformPolicy()).mean)
     policy = model.with_name("policy.npz")
-    run("plan", model, "--out", policy)
+    run("plan", model, "--method", "qmdp", "--out", policy)
     sampled = ("--method", "monte-carlo", "--episodes", 500, "--seed", 3)
     by_name, by_file = (
         run_json("evaluate", model, "--policy", p, *sampled) for p in ("qmdp", policy)

@@ -35,7 +35,7 @@ def test_tables_and_pictures(files):
     run(*world, "--out", files / "t.md")
     assert "| mild |" in (files / "t.md").read_text()
     run(*world, "--out", files / "t.csv", "--state", "mild", "--plot", files / "d.svg")
-    assert (files / "t.csv").read_text().startswith("state,context,from_probability,action\n")
+    assert (files / "t.csv").read_text().startswith("from_step,to_step,state,context,")
     assert (files / "d.svg").exists()
     lm.save(lm.make("treatment").replace(horizon=None, discount=0.9), files / "endless.npz")
     run("explain", files / "endless.npz", "--plot", files / "g.svg")
@@ -71,7 +71,6 @@ def test_a_policy_that_is_drawn(files):
         (("--state", "mild", "--belief", "0.5,0.5"), "4 contexts"),
         (("--state", "mild", "--t", "5"), "t must lie in"),
         (("--state", "mild", "--plot", "x.txt"), "--plot writes"),
-        (("--plot", "g.svg"), "without a horizon"),
     ],
 )
 def test_bad_input_is_named(files, more, told, monkeypatch):

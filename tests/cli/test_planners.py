@@ -150,7 +150,7 @@ def test_plan_for_the_bad_case(model) -> None:
     shown = run("plan", model, "--objective", "regret").stdout
     assert "worst weights" in shown
     assert "by context" in shown
-    failed = run("plan", model, "--objective", "cvar", "--method", "hsvi", code=2)
+    failed = run("plan", model, "--objective", "cvar", "--method", "pbvi", code=2)
     assert "--objective is for --method robust" in failed.stderr
     assert "needs level" in run("plan", model, "--objective", "ball", code=2).stderr
 

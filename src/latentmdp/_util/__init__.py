@@ -30,6 +30,17 @@ if TYPE_CHECKING:
     )
     from latentmdp._util.duration import Duration
     from latentmdp._util.fields import Fielded, float_field, integer_field
+    from latentmdp._util.figures import (
+        COLOURS,
+        INK,
+        MUTED,
+        STYLE,
+        band,
+        canvas,
+        legend,
+        own_axes,
+        write_figure,
+    )
     from latentmdp._util.lazy import lazy_names
     from latentmdp._util.memory import (
         ALWAYS_FITS,

@@ -67,7 +67,10 @@ class CompileAnnouncement(event.Listener):
         call = _public_call() or kernel.__name__
         if call not in self._announced:
             self._announced.add(call)
-            line = f"latentmdp: compiling {call}, once; kept on disk, so the next start is quick"
+            line = (
+                f"latentmdp: compiling {call}, a few seconds to half a minute, once; kept on disk, "
+                "so the next start is quick"
+            )
             print(line, file=sys.stderr, flush=True)
 
     def on_end(self, event: Any) -> None:

@@ -5,15 +5,22 @@ from typing import Annotated
 
 import typer
 
-_NAMES = (
-    *("demo", "make", "list", "info", "diagnose", "simulate", "fit", "plan"),
-    *("compare", "learn", "lucrl", "compare-learners", "solve", "evaluate", "explain"),
-    *("explorer", "reproduce", "report", "convert"),
-)
+_GROUPS = {
+    "Start here": ("demo", "list", "make"),
+    "Plan with known models": ("plan", "compare", "evaluate"),
+    "Understand a policy": ("explain", "explorer", "report"),
+    "Learn from logs": ("solve", "fit", "simulate"),
+    "Learn by acting": ("learn", "lucrl", "compare-learners"),
+    "Files and assumptions": ("info", "convert", "diagnose"),
+    "The paper": ("reproduce",),
+}
 COMMANDS = {
-    name: import_module(f"latentmdp.cli.commands.{name.replace('-', '_')}") for name in _NAMES
+    name: import_module(f"latentmdp.cli.commands.{name.replace('-', '_')}")
+    for group in _GROUPS.values()
+    for name in group
 }
 """Commands in the order help shows them, by the name of their module, and the modules."""
+_PANELS = {name: panel for panel, group in _GROUPS.items() for name in group}
 
 app = typer.Typer(
     name="latentmdp",
@@ -37,7 +44,10 @@ def _print_version(asked_for: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option(
+            "--version", metavar=" ", callback=_print_version, is_eager=True, help="Show it."
+        ),
     ] = False,
 ) -> None:
     """Plan, learn and act when one of several hidden MDPs is in force."""
@@ -47,5 +57,7 @@ for _name, _module in COMMANDS.items():
     # A command that asks for the context hands options it does not know on to others from there.
     _more = typer.Context in _module.command.__annotations__.values()
     app.command(
-        _name, context_settings={"allow_extra_args": _more, "ignore_unknown_options": _more}
+        _name,
+        rich_help_panel=_PANELS[_name],
+        context_settings={"allow_extra_args": _more, "ignore_unknown_options": _more},
     )(_module.command)

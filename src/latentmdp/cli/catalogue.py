@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +25,23 @@ PLANNERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """What help shows: name to class and arguments; the class is looked up when it is needed."""
 
+DEFAULT = "hsvi"
+"""The planner of commands that are told none: it proves how much its policy may lose."""
+SECONDS = 10.0
+"""What a planner may take where the user sets no limit: a newcomer waits no longer."""
+
 
 def planner(method: str, **options: Any) -> Any:
     """The planner called `method`, made with `options`."""
     owner, arguments = _planner_class(method)
     for option in options:
         if option in arguments or not takes(method, option):
-            accepted = ", ".join(_shown(f.name) for f in fields(owner) if f.init)
+            own = [f.name for f in fields(owner) if f.init]
+            near = get_close_matches(option, [*own, "method", "out", "plot", "objective"], 1)
+            meant = f"; did you mean {_shown(near[0])}?" if near else ""
             raise typer.BadParameter(
-                f"{method} takes no option {_shown(option)}; its own are: {accepted}"
+                f"{method} takes no option {_shown(option)}{meant} Its own are: "
+                f"{', '.join(map(_shown, own))}"
             )
     return owner(**arguments, **options)
 
@@ -52,6 +61,21 @@ def _shown(option: str) -> str:
     return "--" + option.replace("_", "-")
 
 
+def limited(method: str, time_limit: float | None = SECONDS) -> dict[str, float]:
+    """The time limit as an option of a planner, if it takes one."""
+    given = time_limit is not None and takes(method, "time_limit")
+    return {"time_limit": float(time_limit or 0.0)} if given else {}
+
+
+def policy_in(path: Path) -> Any:
+    """The policy in a file, or of what holds one there: a plan, a run, an outcome of `solve`."""
+    content = lm.load(path)
+    found = getattr(content, "policy", content)
+    if not isinstance(found, lm.policies.Policy):
+        raise typer.BadParameter(f"{path} holds a {type(content).__name__}, not a policy")
+    return found
+
+
 def takes(method: str, option: str) -> bool:
     """Whether a planner has an option."""
     return any(field.name == option for field in fields(_planner_class(method)[0]))
@@ -62,9 +86,9 @@ def find_policy(name: str, model: lm.LatentMDP) -> Any:
     if name == "uniform":
         return lm.UniformPolicy()
     if name in PLANNERS:
-        return planner(name).plan(model).policy
+        return planner(name, **limited(name)).plan(model).policy
     if Path(name).is_file():
-        return lm.io.load_as(lm.policies.Policy, name, "a policy")
+        return policy_in(Path(name))
     if Path(name).suffix:
         raise typer.BadParameter(f"there is no file {name!r} with a policy")
     names = ", ".join(["uniform", *PLANNERS])

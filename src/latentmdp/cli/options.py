@@ -129,7 +129,12 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
             with session(as_json, quiet, debug) as screen:
                 for name, options in groups.items():
                     values[name] = kinds[name](**{o.name: values.pop(o.name) for o in options})
+                written = _outputs(values)
                 body(screen, **values)
+                for path in written:
+                    if path.is_file():
+                        size = path.stat().st_size / 1024
+                        screen.say(f"{path} ({size:,.0f} KiB)", "written")
 
         # typer reads a command from its signature, in which groups stand as their options.
         run.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -138,6 +143,32 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
         return run
 
     return decorate
+
+
+_OUTPUTS = ("out", "plot", "model_out", "run_out")
+"""Options that name a file to write."""
+
+
+def _outputs(values: Mapping[str, Any]) -> list[Path]:
+    """The files that a command will write; raises if one of them is a file that it reads."""
+    given = dict(values)
+    for group in [value for value in values.values() if is_dataclass(value)]:
+        given |= vars(group)
+    outputs = {name: given.pop(name) for name in _OUTPUTS if given.get(name) is not None}
+    listings = [value if isinstance(value, list) else [value] for value in given.values()]
+    read = {
+        path.resolve()
+        for listing in listings
+        for path in listing
+        if isinstance(path, Path) and path.is_file()
+    }
+    for name, path in outputs.items():
+        if path.resolve() in read:
+            raise typer.BadParameter(
+                f"--{name.replace('_', '-')} {path} is a file that the command reads: it would be "
+                "overwritten"
+            )
+    return list(outputs.values())
 
 
 _SECTION = "Parameters\n----------\n"
@@ -161,6 +192,8 @@ def _options_of(declared: Any) -> list[inspect.Parameter]:
         if kind is not typer.Context:
             info = copy(infos[0]) if infos else typer.Option()
             info.help = texts.get(p.name, info.help)
+            if kind is bool:
+                info.metavar = " "  # otherwise help shows <bool>, as if a flag took a value
             # Without a name, typer would add a --no-... to every flag. (The first argument of
             # `typer.Option` is called `default`, and is a name where there is one.)
             if isinstance(info, OptionInfo) and info.default is ...:
@@ -437,13 +470,12 @@ def check_plot(path: Path | None) -> None:
     check_target(path)
 
 
-def draw_bounds(histories: Mapping[str, Any], path: Path | None) -> None:
-    """Draw the bounds of plans against time where the user asked for it, if anywhere."""
+def draw(path: Path | None, drawing: Callable[..., Any], *what: Any) -> None:
+    """Write what a function of `lm.plot` draws where the user asked for it, if anywhere."""
     if path is not None:
-        from latentmdp.experiments import write_figure
-        from latentmdp.report import bounds_figure
+        from latentmdp._util import write_figure
 
-        write_figure(bounds_figure(histories), path)
+        write_figure(drawing(*what), path)
 
 
 def save(result: object, path: Path | None) -> None:
@@ -453,7 +485,5 @@ def save(result: object, path: Path | None) -> None:
 
 
 def written_page(screen: Screen, kind: str, out: Path) -> None:
-    """Say which page was written, and how large it is."""
-    size = out.stat().st_size
-    screen.result(**{kind: out, "bytes": size})
-    screen.say(f"{out} ({size / 1024:.0f} KiB)", kind)
+    """The result of a command that writes a page: where it is, and how large."""
+    screen.result(**{kind: out, "bytes": out.stat().st_size})

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from latentmdp.experiments.runner import Outputs, Setting, reproduce, run_sweep
 
 if TYPE_CHECKING:  # for other parts of the library
-    from latentmdp.experiments.findings import Panel, draw_panel, trailing_means, write_figure
+    from latentmdp.experiments.findings import Panel, draw_panel
 else:
     from latentmdp._util import lazy_names
 

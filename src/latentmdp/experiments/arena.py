@@ -29,20 +29,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from latentmdp._util import (
+    COLOURS,
     Floats,
     atomic_write,
     markdown_table,
     or_dash,
     philox_key,
     require_writable,
+    write_figure,
 )
 from latentmdp.engines import Engine
 from latentmdp.estimation import initialize, restricted
 from latentmdp.experiments.arena_tasks import TASKS, Task
-from latentmdp.experiments.findings import COLOURS, trailing_means, write_figure
 from latentmdp.experiments.results import Columns, read_result
 from latentmdp.experiments.runner import Setting, run_sweep
-from latentmdp.metrics import last_tenth
+from latentmdp.metrics import last_tenth, trailing_means
 from latentmdp.online import LUCRL, QLearning, learn, thompson_sampling
 from latentmdp.planning import HSVI, QMDP, evaluate
 from latentmdp.policies import UniformPolicy
@@ -448,7 +449,7 @@ def picture(arena: Arena) -> Figure:
     axes.patch.set_alpha(0.0)
     for i, learner in enumerate(learners):
         offset = (i - (len(learners) - 1) / 2) * 0.8 / len(learners)
-        colour, mark = COLOURS[i % (len(COLOURS) - 1)], _MARKS[i % len(_MARKS)]
+        colour, mark = COLOURS[i % len(COLOURS)], _MARKS[i % len(_MARKS)]
         style: dict[str, Any] = {"color": colour, "marker": mark, "markersize": 5}
         axes.plot([], [], linestyle="", label=learner, **style)
         for k, task in enumerate(tasks):

@@ -1,20 +1,18 @@
 """The findings of an experiment: claims held against numbers, and the panels of its figure.
 
-Also what analyses share: rows of a table by group, trailing means of returns, sizes in words.
+Also what analyses share: rows of a table by group, sizes in words.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from latentmdp._util import Floats, Integers, atomic_write, plural, require_choice
+from latentmdp._util import COLOURS, INK, MUTED, plural, require_choice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 
 SMALL = " A small version of the experiment: its claims are not the paper's."
 """The end of a description where only the quick version was run."""
-
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c8c", "#000000")
 
 Numbers = tuple[float, ...]
 
@@ -128,13 +124,6 @@ def grouped(table: pa.Table, names: Sequence[str]) -> dict[tuple[Any, ...], pa.T
     return {key: table.take(indices) for key, indices in rows.items()}
 
 
-def trailing_means(returns: Floats, ends: Integers, windows: Integers | int) -> Floats:
-    """Means of the last `windows` returns (of all there are, at first) after `ends` episodes."""
-    sums = np.concatenate([[0.0], np.cumsum(returns)])
-    begins = np.maximum(0, ends - windows)
-    return np.asarray((sums[ends] - sums[begins]) / (ends - begins))
-
-
 def figure_of(panels: Sequence[Panel], title: str) -> Figure:
     """All panels side by side; what the lines are is told once for panels that share them."""
     from matplotlib.figure import Figure
@@ -143,21 +132,12 @@ def figure_of(panels: Sequence[Panel], title: str) -> Figure:
     names = [{line.name for line in panel.lines} for panel in panels]
     for i, panel in enumerate(panels):
         axes = figure.add_subplot(1, len(panels), i + 1)
-        draw_panel(axes, panel, COLOURS, "black")
+        draw_panel(axes, panel, (*COLOURS, MUTED, INK), INK)
         axes.set_title(panel.title)
         if not any(names[i] <= later for later in names[i + 1 :]):
             axes.legend(frameon=False, fontsize="small")
     figure.suptitle(title)
     return figure
-
-
-def write_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Write a figure to a file; the suffix (.svg, .png, .pdf) chooses the form."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    FigureCanvasAgg(figure)
-    with atomic_write(path) as stream:
-        figure.savefig(stream, format=Path(path).suffix.removeprefix("."), dpi=150)
 
 
 def draw_panel(axes: Axes, panel: Panel, colours: Sequence[str], ink: str) -> None:

@@ -24,11 +24,12 @@ import pyarrow as pa
 
 from latentmdp._util import Flags, Floats, Integers
 from latentmdp.deterministic import explore
-from latentmdp.experiments.findings import Claim, Findings, Line, Panel, grouped, trailing_means
+from latentmdp.experiments.findings import Claim, Findings, Line, Panel, grouped
 from latentmdp.experiments.lucrl_runs import unrelated_model
 from latentmdp.experiments.results import Columns
 from latentmdp.experiments.runner import Setting, seeds_of
 from latentmdp.instances import make
+from latentmdp.metrics import trailing_means
 from latentmdp.model import LatentMDP
 from latentmdp.online import LUCRL
 from latentmdp.policies import UniformPolicy

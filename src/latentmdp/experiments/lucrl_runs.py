@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from latentmdp._util import Floats, Integers, RNGLike, as_generator
-from latentmdp.experiments.findings import Line, Panel, grouped, trailing_means
+from latentmdp.experiments.findings import Line, Panel, grouped
 from latentmdp.experiments.results import Columns
 from latentmdp.logs import Trajectories
-from latentmdp.metrics import last_tenth
+from latentmdp.metrics import last_tenth, trailing_means
 from latentmdp.model import LatentMDP
 from latentmdp.online import Run
 from latentmdp.planning import QMDP, evaluate

@@ -28,9 +28,16 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from latentmdp._util import atomic_write, one_writer, plural, progress_bar, require_writable
+from latentmdp._util import (
+    atomic_write,
+    one_writer,
+    plural,
+    progress_bar,
+    require_writable,
+    write_figure,
+)
 from latentmdp.engines import Engine, Threads, thread_count
-from latentmdp.experiments.findings import Claim, Findings, figure_of, write_figure
+from latentmdp.experiments.findings import Claim, Findings, figure_of
 from latentmdp.experiments.results import (
     MANIFEST,
     Columns,

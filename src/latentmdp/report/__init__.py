@@ -1,4 +1,4 @@
-"""Pictures and pages about models, policies and runs.
+"""Tables and pages about models, policies and runs.
 
 The names are imported when first used, so that a command that only prints loads no plotting.
 """
@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from latentmdp.report.decision_page import write_decision_page
     from latentmdp.report.decisions import DecisionTable, decision_table
-    from latentmdp.report.explanations import plot_explanation, plot_policy_graph
-    from latentmdp.report.plans import plot_bounds
     from latentmdp.report.policy_page import write_explorer
     from latentmdp.report.report import write_report
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:  # for other parts of the library
         write_demo,
     )
     from latentmdp.report.groups import profiles, write_groups
-    from latentmdp.report.plans import PlannerResult, bounds_figure, try_planner
+    from latentmdp.report.plans import PlannerResult, try_planner
 else:
     from latentmdp._util import lazy_names
 

@@ -1,9 +1,24 @@
-"""Decision tables: a policy on one page, as state x region of beliefs -> action.
+"""Decision tables: a policy on one page, as phase x state x region of beliefs -> action.
 
-For every state the table has the action at one belief, by default the weights of the contexts, and
+For every state a table has the action at one belief b, by default the weights of the contexts, and
 the actions on the straight lines from there to certainty of each context, with the probability of
-that context from which on each is taken. With two contexts these lines hold every belief, so the
-table is the whole policy of that time; with more it is exact on the lines.
+that context from which on each is taken. With two contexts these lines hold every belief; with more
+the table is read by the context m whose probability has grown most, the largest b'(m) - b(m).
+
+A policy of an episode that ends changes with time, so there is a table for each **phase**: steps in
+which it takes the same actions, with thresholds that differ by no more than `tolerance` from those
+of its first step, which are printed. States, and contexts in a state, that cannot occur in a phase
+are blank.
+
+A table that is read in this way is a policy again (`DecisionTable.as_policy`). As printed, rounded
+thresholds included, it is evaluated in the model, and what it earns stands below the table. That
+policy is one of alpha vectors: with d(m) = b'(m) - b(m), and all thresholds of a state, less b(m),
+in rising order c_1 <= ... <= c_K, the function
+
+    phi(d) = max_k  (k + 1) d - (c_1 + ... + c_k)          (k = 0, ..., K)
+
+is convex with a kink at every threshold and increases, so max_m phi(d(m)) is attained by the
+context that has grown most, in the piece where its probability lies.
 """
 
 from __future__ import annotations
@@ -12,77 +27,158 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Floats, atomic_write, markdown_table, names, plural, require_writable
+from latentmdp import plot
+from latentmdp._util import (
+    Flags,
+    Floats,
+    atomic_write,
+    canvas,
+    listed,
+    markdown_table,
+    names,
+    plural,
+    require_writable,
+)
 from latentmdp.model import LatentMDP
 from latentmdp.planning import (
     ActionRule,
-    TurningPoint,
+    Value,
     action_rule,
     belief_at,
     checked_time,
+    evaluate,
+    explain,
     switches,
-    towards,
 )
-from latentmdp.policies import Policy
-from latentmdp.report.page import Table, context_labels
+from latentmdp.policies import AlphaVectorPolicy, Policy
+from latentmdp.report.page import Picture, Table, context_labels
+
+Change = tuple[float, int]
+"""(probability of a context, the action from there on)."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Rule:
     """What is done in a state: at the belief of the table, and on the way to each context.
 
-    `action` is None in a terminal state; the turning points are all changes of the action, context
-    by context, in the order in which they are met.
+    Attributes
+    ----------
+    action
+        At the belief of the table; None in a terminal state.
+    changes : one tuple for each context
+        The probabilities of the context at which something else is done, and what, in their order.
+    possible : one flag for each context
+        Whether the policy can come to the state in this phase if the context is in force.
     """
 
     state: int
     action: int | None
-    turning_points: tuple[TurningPoint, ...]
+    changes: tuple[tuple[Change, ...], ...]
+    possible: tuple[bool, ...]
+
+    def agrees(self, other: Rule, tolerance: float) -> bool:
+        """Whether the actions are the same where both can occur, and thresholds nearly so."""
+        pairs = [
+            (mine, theirs)
+            for mine, theirs, both in zip(
+                self.changes, other.changes, np.logical_and(self.possible, other.possible)
+            )
+            if both
+        ]
+        return not pairs or (
+            self.action == other.action
+            and all([a for _, a in mine] == [a for _, a in theirs] for mine, theirs in pairs)
+            and all(
+                abs(x - y) <= tolerance
+                for mine, theirs in pairs
+                for (x, _), (y, _) in zip(mine, theirs)
+            )
+        )
+
+    def joined(self, other: Rule) -> Rule:
+        """Both, where each can occur."""
+        if not any(self.possible):
+            return other
+        both = zip(self.changes, other.changes, self.possible)
+        changes = tuple(mine if possible else its for mine, its, possible in both)
+        either = tuple(a or b for a, b in zip(self.possible, other.possible))
+        return replace(self, changes=changes, possible=either)
+
+
+@dataclass(frozen=True)
+class PhaseTable:
+    """Steps in which one table holds: from `first` to `last`, both included; None: to no end."""
+
+    first: int
+    last: int | None
+    rules: tuple[Rule, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DecisionTable:
-    """The actions of a policy at time `t`, by state and belief; one rule for each state."""
+    """The actions of a policy, by phase, state and belief; `str` is a table in Markdown.
+
+    Attributes
+    ----------
+    whole
+        Whether all states and all steps are there, so that the table is a policy.
+    """
 
     model: LatentMDP
+    policy: Policy
     belief: Floats
-    t: int
-    rules: tuple[Rule, ...]
+    phases: tuple[PhaseTable, ...]
+    whole: bool
 
     def __repr__(self) -> str:
-        changes = sum(len(rule.turning_points) for rule in self.rules)
+        changes = sum(len(c) for phase in self.phases for r in phase.rules for c in r.changes)
+        states = len(self.phases[0].rules)
         return (
-            f"DecisionTable({plural(len(self.rules), 'state')}, t={self.t}, "
+            f"DecisionTable({plural(states, 'state')}, {plural(len(self.phases), 'phase')}, "
             f"{plural(changes, 'turning point')})"
         )
 
     def __str__(self) -> str:
         return self.to_markdown().rstrip("\n")
 
+    def _repr_html_(self) -> str:
+        from latentmdp.report.page import html_tables
+
+        return html_tables(page_tables(self))
+
     def to_markdown(self) -> str:
-        """A table for a document."""
-        return "".join(f"{line}\n" for line in markdown_table(self.header(), self.cells()))
+        """The tables for a document, with what they earn below."""
+        lines = []
+        for phase in self.phases:
+            when = self.steps(phase)
+            lines += [f"**{when}**", ""] * bool(when and len(self.phases) > 1)
+            lines += [*markdown_table(self.header(), self.cells(phase)), ""]
+        lines += [text for sentence in self.notes() for text in (sentence, "")]
+        return "\n".join(lines[:-1]) + "\n"
 
     def to_csv(self) -> str:
-        """A row for every state, context and action: from which probability of it on."""
+        """A row for every phase, state, context and action: from which probability of it on."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(("state", "context", "from_probability", "action"))
-        for rule in self.rules:
-            state = self._state(rule.state)
-            if rule.action is None:
-                writer.writerow((state, "", "", ""))
-                continue
-            for m, name in enumerate(context_labels(self.model)):
-                writer.writerow((state, name, float(self.belief[m]), self._action(rule.action)))
-                for share, action in _changes(rule, m):
-                    writer.writerow((state, name, share, self._action(action)))
+        header = ("from_step", "to_step", "state", "context", "from_probability", "action")
+        writer.writerow(header)
+        for phase in self.phases:
+            for rule in phase.rules:
+                where = (phase.first, phase.last, self._state(rule.state))
+                if rule.action is None and any(rule.possible):
+                    writer.writerow((*where, "", "", ""))
+                for m, name in enumerate(context_labels(self.model)):
+                    if rule.action is not None and rule.possible[m]:
+                        base = (float(self.belief[m]), rule.action)
+                        for share, action in (base, *rule.changes[m]):
+                            writer.writerow((*where, name, share, self._action(action)))
         return stream.getvalue()
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -95,6 +191,88 @@ class DecisionTable:
         with atomic_write(path) as stream:
             stream.write(text.encode())
 
+    def as_policy(self) -> AlphaVectorPolicy:
+        """The table as printed, followed by its own words; see `latentmdp.report.decisions`."""
+        if not self.whole:
+            raise ValueError("a table of some states or of one step is no policy")
+        vectors, actions, sizes, model = [], [], [0], self.model
+        sets = [[self._vectors(rule) for rule in phase.rules] for phase in self.phases]
+        for phase, of_phase in zip(self.phases, sets):
+            for _ in range(1 if phase.last is None else phase.last + 1 - phase.first):
+                vectors += [part for part, _ in of_phase]
+                actions += [labels for _, labels in of_phase]
+                sizes += [len(labels) for _, labels in of_phase]
+        smoothing = getattr(getattr(self.policy, "nodes", self.policy), "smoothing", 0.0)
+        flat = np.concatenate([np.asarray(a, dtype=np.int64) for a in actions])
+        return AlphaVectorPolicy(np.concatenate(vectors), flat, np.cumsum(sizes), model, smoothing)
+
+    def _vectors(self, rule: Rule) -> tuple[Floats, list[int]]:
+        """The alpha vectors (n, M) of a row as it is printed, and their actions."""
+        M = self.model.n_contexts
+        if rule.action is None:
+            return np.empty((0, M)), []
+        printed = [[(round(x, 3), a) for x, a in changes] for changes in rule.changes]
+        cuts = sorted({x - b for b, column in zip(self.belief, printed) for x, _ in column})
+        pieces = [-np.inf, *cuts]
+        heights = np.concatenate([[0.0], -np.cumsum(cuts)])
+        vectors, labels = [], []
+        for k in reversed(range(len(pieces))):  # at a threshold itself the later action is taken
+            for m in range(M):
+                taken = [a for x, a in printed[m] if x - self.belief[m] <= pieces[k]]
+                vector = np.full(M, heights[k] - (k + 1) * self.belief[m])
+                vector[m] += k + 1
+                vectors.append(vector)
+                labels.append(taken[-1] if taken else rule.action)
+        return np.array(vectors), labels
+
+    @cached_property
+    def values(self) -> tuple[Value, Value]:
+        """What the table as printed earns in the model, and what the policy does."""
+        printed = evaluate(self.model, self.as_policy(), rng=0)
+        return printed, evaluate(self.model, self.policy, rng=0)
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What `explain` warns of in each state, in the first phase in which it can occur."""
+        where, seen = dict[str, list[str]](), set[int]()
+        for phase in self.phases:
+            for rule in phase.rules:
+                if any(rule.possible) and rule.action is not None and rule.state not in seen:
+                    seen.add(rule.state)
+                    told = explain(self.model, self.policy, rule.state, self.belief, phase.first)
+                    here = f"{self._state(rule.state)}{self.model.duration.step(phase.first)}"
+                    for text in told.warnings:
+                        where.setdefault(text, []).append(here)
+        return tuple(f"{text} ({listed(places)})" for text, places in where.items())
+
+    def notes(self) -> Iterator[str]:
+        """What stands below the tables: what they earn as printed, and warnings."""
+        if self.whole:
+            printed, own = self.values
+            loss = own.mean - printed.mean
+            error = float(np.hypot(printed.stderr or 0.0, own.stderr or 0.0))
+            share = f" ({abs(loss / own.mean):.1%})" if own.mean else ""
+            lost = f"{abs(loss):.3g} {'less' if loss > 0 else 'more'}{share} than"
+            if abs(loss) <= max(2.0 * error, 5e-4 * abs(own.mean)):
+                lost = "as much as"
+            yield (
+                f"Followed as printed, this earns {printed.mean:.4g} per episode, {lost} the "
+                f"policy it was made from, which earns {own.mean:.4g}."
+            )
+        few = 5  # more would bury the rest
+        for text in self.warnings[:few]:
+            yield f"Warning: {text}."
+        if len(self.warnings) > few:
+            yield f"Warning: {len(self.warnings) - few} more of this kind; see `lm.explain`."
+
+    def steps(self, phase: PhaseTable) -> str:
+        """The steps of a phase in words; empty where all steps are alike."""
+        if phase.last is None:
+            return ""
+        several = phase.last > phase.first
+        which = f"Steps {phase.first} to {phase.last}" if several else f"Step {phase.first}"
+        return f"{which} of {self.model.horizon}"
+
     def _state(self, s: int) -> str:
         return names.label("state", s, self.model.state_names)
 
@@ -104,56 +282,74 @@ class DecisionTable:
     def header(self) -> tuple[str, ...]:
         """What the columns are called."""
         contexts = context_labels(self.model)
-        shares = ", ".join(f"{c} {b:.0%}" for c, b in zip(contexts, self.belief.tolist()))
+        shares = ", ".join(f"{c} {b:.1%}" for c, b in zip(contexts, self.belief.tolist()))
         return ("state", f"at {shares}", *(f"growing sure of {c}" for c in contexts))
 
-    def cells(self) -> list[tuple[str, ...]]:
-        """The rows in words."""
-        return [tuple(self._row(rule)) for rule in self.rules]
+    def cells(self, phase: PhaseTable) -> list[tuple[str, ...]]:
+        """The rows of a phase in words."""
+        return [tuple(self._row(rule)) for rule in phase.rules]
 
     def _row(self, rule: Rule) -> Iterator[str]:
         yield self._state(rule.state)
-        if rule.action is None:
-            yield "the episode is over"
-            yield from [""] * self.model.n_contexts
-            return
-        yield self._action(rule.action)
-        for m in range(self.model.n_contexts):
-            changes = [f"{self._action(a)} from {share:.1%}" for share, a in _changes(rule, m)]
-            yield "; ".join(changes) or "the same"
+        over = "the episode is over" if rule.action is None else self._action(rule.action)
+        yield over if any(rule.possible) else ""
+        for changes, possible in zip(rule.changes, rule.possible):
+            steps = [f"{self._action(a)} from {share:.1%}" for share, a in changes]
+            yield ("; ".join(steps) or "the same") * (possible and rule.action is not None)
 
 
-def page_table(table: DecisionTable) -> Table:
-    """The table in an HTML report."""
-    model = table.model
-    when = model.duration.step(table.t)
-    whole = " With two contexts that is every belief." if model.n_contexts == 2 else ""
-    caption = (
-        f"What the policy does{when}: at the belief in the heading of the second column, and from "
-        "which probability of a context on it does something else, while the other contexts keep "
-        f"their proportions.{whole}"
+def page_tables(table: DecisionTable, about: str = "") -> list[Table]:
+    """The tables in an HTML page, a table for each phase; the last has the notes."""
+    header, tables = table.header(), []
+    for phase in table.phases:
+        title = " · ".join(filter(None, (about, table.steps(phase)))) or "Decision table"
+        tables.append(Table(title, header, table.cells(phase), "", words=header[1:]))
+    return [*tables[:-1], replace(tables[-1], caption=" ".join(table.notes()))]
+
+
+def reading(model: LatentMDP) -> str:
+    """How to read a decision table."""
+    several = "the table of the step, then " if model.horizon else ""
+    text = f"Find {several}the row of the state. Its second column is the action at the belief in "
+    if model.n_contexts == 1:
+        return f"{text}the heading."
+    return (
+        f"{text}the heading. Then take the column of the context whose probability has grown most "
+        "since: it says from which probability of it on something else is done. A blank cell "
+        "cannot occur."
     )
-    header = table.header()
-    return Table("Decision table", header, table.cells(), caption, words=header[1:])
 
 
-def _changes(rule: Rule, context: int) -> list[tuple[float, int]]:
-    """(probability of the context, action from there on) of a rule."""
-    return [
-        (float(point.belief[context]), point.action)
-        for point in rule.turning_points
-        if point.context == context and point.belief is not None and point.action is not None
-    ]
+def policy_pictures(model: LatentMDP, policy: Policy, most: int = 4) -> list[Picture]:
+    """What is done in the first states in which a belief decides, and which state follows which."""
+    rule, pictures = action_rule(policy, model), []
+    several = [s for s in range(model.n_states) if np.unique(rule.vectors(0, s)[1]).size > 1]
+    for s in several[:most]:
+        figure, (axes,) = canvas(1.2 + 0.36 * min(model.n_contexts, 12))
+        plot.policy(policy, s, model.weights, ax=axes)
+        caption = (
+            "A bar leads from the weight of a context (the mark) to certainty of it; its colour is "
+            f"the action taken{model.duration.step(0)}."
+        )
+        pictures.append(Picture(f"By belief: {axes.get_title()}", figure, caption))
+    figure, (axes,) = canvas(5.2)
+    plot.graph(model, policy, axes)
+    caption = (
+        "A node is a state and the action taken there, as large as it is often visited; an arrow "
+        "leads to what follows, as wide as it is likely. Moves less likely than 5 % are not drawn."
+    )
+    return [*pictures, Picture("How episodes go", figure, caption)]
 
 
 def decision_table(
     model: LatentMDP,
     policy: Policy,
     belief: ArrayLike | Mapping[str, float] | None = None,
-    t: int = 0,
+    t: int | None = None,
     states: Iterable[int | str] | None = None,
+    tolerance: float = 0.05,
 ) -> DecisionTable:
-    """The actions of a policy by state and region of beliefs.
+    """The actions of a policy by phase of the episode, state and region of beliefs.
 
     Of a `PolicyGraph` it shows, at each belief, the node that is best among those it can be at. A
     `MixturePolicy` has a table for each of its `parts`.
@@ -163,24 +359,71 @@ def decision_table(
     belief
         Where the lines to the contexts begin; by default the weights of the contexts.
     t
-        Time in the episode, from 0.
+        One time in the episode, from 0; by default all of them, by phases.
     states
         Which states, by index or by name; by default all of them.
+    tolerance
+        How far a threshold of a phase may lie from what is printed.
     """
-    rule, t = action_rule(policy, model), checked_time(t, model)
+    rule = action_rule(policy, model)
     b = belief_at(model, belief, model.weights)
-    listed = range(model.n_states) if states is None else states
-    rules = []
-    for state in listed:
-        s = names.to_index("states", state, model.state_names, model.n_states)
-        action = None if model.terminal[s] else int(np.argmax(rule.probabilities(t, s, b)))
-        points = () if action is None else tuple(_all_changes(rule, t, s, b))
-        rules.append(Rule(s, action, points))
-    return DecisionTable(model, b, t, tuple(rules))
+    every = range(model.n_states)
+    listing = [
+        names.to_index("states", state, model.state_names, model.n_states)
+        for state in (every if states is None else states)
+    ]
+    times = range(model.n_layers) if t is None else [checked_time(t, model)]
+    reached = _reached(model, rule, b) if t is None else None
+    phases: list[PhaseTable] = []
+    for time in times:
+        possible = np.ones((model.n_contexts, model.n_states), bool)
+        possible = possible if reached is None else next(reached)
+        rules = tuple(_rule(model, rule, time, s, b, possible[:, s]) for s in listing)
+        last = None if model.horizon is None else time
+        before = phases[-1].rules if phases else ()
+        if before and all(old.agrees(new, tolerance) for old, new in zip(before, rules)):
+            joined = tuple(old.joined(new) for old, new in zip(before, rules))
+            phases[-1] = PhaseTable(phases[-1].first, last, joined)
+        else:
+            phases.append(PhaseTable(time, last, rules))
+    return DecisionTable(model, policy, b, tuple(phases), t is None and states is None)
 
 
-def _all_changes(rule: ActionRule, t: int, s: int, belief: Floats) -> Iterator[TurningPoint]:
+def _rule(
+    model: LatentMDP, rule: ActionRule, t: int, s: int, belief: Floats, possible: Flags
+) -> Rule:
+    """What is done in a state at time t."""
+    can, M = tuple(possible.tolist()), model.n_contexts
+    if model.terminal[s]:
+        return Rule(s, None, ((),) * M, can)
     vectors, labels = rule.vectors(t, s)
-    for m in range(belief.size) if len(vectors) else ():
-        for x, action in switches(vectors, labels, belief, m)[1:]:
-            yield TurningPoint(m, towards(belief, m, x), action)
+    action = int(np.argmax(rule.probabilities(t, s, belief)))
+    changes: list[tuple[Change, ...]] = [()] * M
+    for m in range(M) if len(vectors) else ():
+        pieces = switches(vectors, labels, belief, m)[1:]
+        changes[m] = tuple((float((1.0 - x) * belief[m] + x), a) for x, a in pieces)
+    return Rule(s, action, tuple(changes), can)
+
+
+def _reached(model: LatentMDP, rule: ActionRule, belief: Floats) -> Iterator[Flags]:
+    """In which states the policy can be at each time if a context is in force, (M, S)."""
+    table, S, A = model.outcomes, model.n_states, model.n_actions
+    rows = np.repeat(np.arange(S * A), np.diff(table.starts))
+    here = (model.initial > 0.0) & (model.weights > 0.0)[:, None]
+    for t in range(model.n_layers):
+        taken = np.zeros((S, A), bool)
+        for s in np.flatnonzero(~model.terminal).tolist():
+            labels = rule.vectors(t, s)[1]
+            taken[s, labels if len(labels) else rule.probabilities(t, s, belief) > 0.0] = True
+        moves = (taken.ravel()[rows][:, None] & (table.probs > 0.0)).T  # (M, outcomes)
+        while True:
+            reached = np.zeros_like(here)
+            context, outcome = np.nonzero(moves & here[:, rows // A])
+            reached[context, table.next_state[outcome]] = True
+            if model.horizon is not None:
+                break
+            before, here = here, here | reached  # without an end: at any time
+            if (before == here).all():
+                break
+        yield here
+        here = reached

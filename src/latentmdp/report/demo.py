@@ -16,23 +16,14 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
-from latentmdp._util import Floats, Worded, in_words, plural
+from latentmdp._util import COLOURS, MUTED, Floats, Worded, canvas, in_words, legend, plural
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.online import Run, learn
 from latentmdp.planning import HSVI, QMDP, Memoryless, Plan, Value, evaluate
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
-from latentmdp.report.contexts import belief_pictures, difference_picture, growth, growth_figure
-from latentmdp.report.page import (
-    COLOURS,
-    MUTED,
-    Picture,
-    Section,
-    Table,
-    canvas,
-    legend,
-    write_page,
-)
+from latentmdp.report.contexts import belief_picture, groups_picture, growth, growth_figure
+from latentmdp.report.page import Picture, Section, Table, write_page
 from latentmdp.report.plans import bounds_picture, certificate
 from latentmdp.report.records import Record, curves_section, runs_section, settings_tables
 from latentmdp.report.report import assumption_table
@@ -271,7 +262,7 @@ def _values_figure(demos: Sequence[Demonstration]) -> Figure:
     axes.axhline(1.0, color=MUTED, linestyle="--", linewidth=1.0)
     axes.set_xticks(range(len(demos)), [d.name for d in demos])
     axes.set(ylim=(0.0, 1.12), ylabel="share of value, context known")
-    legend(figure, columns=4)
+    legend(axes, columns=4)
     return figure
 
 
@@ -284,7 +275,7 @@ def _sections(d: Demonstration) -> list[Section]:
         f"{plural(model.n_states, 'state')}, {plural(model.n_actions, 'action')}, "
         f"{plural(steps, 'step')} an episode; separation delta = {d.delta:.3g}.",
         [assumption_table(model, "the true model")],
-        [difference_picture(model, "the true model")],
+        [groups_picture(model, "the true model")],
     )
     return [hidden, _learning(d, name), _inferring(d, name), _certificates(d, name)]
 
@@ -325,7 +316,8 @@ def _inferring(d: Demonstration, name: str) -> Section:
     first = d.runs[0]
     learned = first.model.n_contexts == d.model.n_contexts
     policy, believed = (first.policy, first.model) if learned else (d.plan.policy, d.model)
-    pictures += belief_pictures(d.model, policy, believed, seed=first.settings.get("seed") or 0)
+    seed = first.settings.get("seed") or 0
+    pictures.append(belief_picture(d.model, policy, believed, seed=seed))
     whose = "learned" if learned else "true"
     return Section(
         f"{name}: how the context shows within an episode",

@@ -8,19 +8,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from latentmdp._util import in_words, plural
+from latentmdp._util import COLOURS, INK, MUTED, canvas, in_words, legend, plural
 from latentmdp.experiments import Experiment, Panel, draw_panel
-from latentmdp.report.page import (
-    COLOURS,
-    INK,
-    MUTED,
-    Picture,
-    Section,
-    Table,
-    canvas,
-    facts_table,
-    legend,
-)
+from latentmdp.report.page import Picture, Section, Table, facts_table
 
 
 def experiment_section(name: str, experiment: Experiment) -> Section:
@@ -45,7 +35,7 @@ def panel_figure(panel: Panel) -> Figure:
     columns = 1 if any(len(line.name) > 26 for line in panel.lines) else 2
     figure, (axes,) = canvas(3.6 + 0.2 * -(-len(panel.lines) // columns))
     draw_panel(axes, panel, (*COLOURS, INK), MUTED)
-    legend(figure, columns)
+    legend(axes, columns)
     return figure
 
 

@@ -15,19 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from latentmdp._util import atomic_write, cell, labelled, names
+from latentmdp._util import COLOURS, INK, MUTED, STYLE, atomic_write, cell, labelled, names
 from latentmdp._version import __version__
 from latentmdp.model import LatentMDP
 
 if TYPE_CHECKING:
     from markupsafe import Markup
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-INK, MUTED = "#1b1f24", "#87909a"
-COLOURS = ("#0072b2", "#c25e00", "#00855f", "#a33d87", "#8a6d00", "#3b52c4", "#b3243b")
 
 LIGHT = {
     **{"ink": INK, "muted": MUTED, "quiet": "#57606a", "paper": "#ffffff", "card": "#f6f8fa"},
@@ -46,60 +40,6 @@ DARK = {
 # Colours that matplotlib draws with. White is not among them: a text on a dark mark stays white.
 _VARIABLES = {colour: f"--{name}" for name, colour in LIGHT.items() if name != "paper"}
 _VARIABLES["#000000"] = "--ink"
-_STYLE: Any = {
-    "svg.fonttype": "none",
-    "font.size": 11.0,
-    "axes.titlesize": 11.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "axes.titlecolor"), INK),
-    **dict.fromkeys(("text.color", "xtick.color", "ytick.color"), INK),
-}
-
-
-def canvas(height: float = 3.4, panels: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """An empty figure of the width that stays readable on a phone, and the axes of its panels."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    rows = -(-panels // columns)
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(5.2, height), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    for spare in axes[panels:]:
-        spare.set_axis_off()
-    return figure, list(axes[:panels])
-
-
-def legend(figure: Figure, columns: int = 2, handles: Sequence[Any] | None = None) -> None:
-    """What the lines and areas of a figure are, below it, where it covers nothing."""
-    style = {"frameon": False, "fontsize": 9.5, **({} if handles is None else {"handles": handles})}
-    figure.legend(loc="outside lower center", ncols=columns, **style)
-
-
-CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
-"""Certainty of each of three contexts, in the plane: `belief @ CORNERS` is where a belief lies."""
-
-
-def triangle(axes: Axes, contexts: Sequence[str], strong: int | None = None) -> None:
-    """The outline of all beliefs over three contexts, with their names, one of them in bold."""
-    axes.plot(*CORNERS[[0, 1, 2, 0]].T, color=MUTED, linewidth=1.0)
-    for m, (x, y) in enumerate(CORNERS):
-        above = y > 0.0
-        axes.annotate(
-            contexts[m],
-            (x, y),
-            xytext=(0, 6 if above else -6),
-            textcoords="offset points",
-            ha="center",
-            va="bottom" if above else "top",
-            color=INK,
-            fontsize=9.5,
-            fontweight="bold" if m == strong else "normal",
-        )
-    axes.set_aspect("equal")
-    axes.set_axis_off()
-    axes.margins(0.16)
 
 
 def context_labels(model: LatentMDP) -> list[str]:
@@ -130,7 +70,7 @@ def inline_svg(figure: Figure, key: str) -> str:
     import matplotlib as mpl
 
     stream = io.StringIO()
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": key}):
+    with mpl.rc_context({**STYLE, "svg.hashsalt": key}):
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
     text = stream.getvalue()
     text = text[text.index("<svg") :]
@@ -203,6 +143,11 @@ def render(title: str, lead: str, sections: Sequence[Section]) -> str:
     return from_template(
         "report.html.j2", title=title, lead=lead, sections=sections, svg=svg, **palettes
     )
+
+
+def html_tables(tables: Sequence[Table]) -> str:
+    """Tables for a notebook, without the page around them."""
+    return from_template("tables.html.j2", tables=tables)
 
 
 def from_template(name: str, **values: Any) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from latentmdp._util import RNGLike, Worded
+from latentmdp import plot
+from latentmdp._util import RNGLike, Worded, canvas
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.planning import (
@@ -20,14 +20,7 @@ from latentmdp.planning import (
     evaluate,
 )
 from latentmdp.policies import AlphaVectorPolicy, HistoryPolicy, Policy
-from latentmdp.report.page import COLOURS, Picture, Table, canvas, context_labels, legend
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-History = Sequence[tuple[float, float, float]]
-"""(seconds, lower, upper) along the work of a planner."""
+from latentmdp.report.page import Picture, Table, context_labels
 
 
 @dataclass(frozen=True)
@@ -184,75 +177,11 @@ def compact_table(plan: Plan, loss: float = 0.01) -> Table | None:
 
 def bounds_picture(plans: Mapping[str, Plan]) -> Picture:
     """How the bounds closed."""
+    figure, (axes,) = canvas()
+    plot.bounds(plans, axes)
     return Picture(
         "Bounds of the planner",
-        bounds_figure({name: plan.history for name, plan in plans.items()}),
+        figure,
         "The optimal value per episode lies between the solid and the dashed line of one colour; "
         "the shaded gap is what is not known, and it should close.",
     )
-
-
-def bounds_figure(histories: Mapping[str, History]) -> Figure:
-    """Lower and upper bounds against seconds, from the history of each plan.
-
-    More than two would hide each other: they get a panel each, all to the same scale. Time is then
-    logarithmic, since some planners take a thousand times as long as others.
-    """
-    curves = {name: history for name, history in histories.items() if history}
-    if len(curves) <= 2:
-        figure, (axes,) = canvas()
-        for i, (name, history) in enumerate(curves.items()):
-            _draw_bounds(axes, history, COLOURS[i], name)
-        axes.set(xlabel="seconds", ylabel="value per episode")
-        if curves:
-            legend(figure)
-        return figure
-    figure, panels = canvas(0.4 + 1.9 * -(-len(curves) // 2), len(curves), 2)
-    low, high = _common_scale(curves.values())
-    times = [seconds for history in curves.values() for seconds, *_ in history]
-    longest = max(*times, 1e-3)  # where the axis of time begins at the earliest
-    first = min(time for time in (*times, longest) if time >= 1e-3)
-    for i, (axes, (name, history)) in enumerate(zip(panels, curves.items())):
-        points = [(max(seconds, first), *bounds) for seconds, *bounds in history]
-        ended = (longest, *history[-1][1:])
-        _draw_bounds(axes, [*points, ended], COLOURS[i % len(COLOURS)], name)
-        axes.set(title=name, ylim=(low, high), xscale="log")
-        axes.set_xlim(0.7 * first, 1.4 * longest)
-        axes.locator_params(axis="y", nbins=4)
-    figure.supxlabel("seconds", fontsize=11)
-    figure.supylabel("value per episode", fontsize=11)
-    return figure
-
-
-def _draw_bounds(axes: Axes, history: Sequence[Sequence[float]], colour: str, name: str) -> None:
-    seconds, lower, upper = zip(*history)
-    axes.step(seconds, lower, where="post", marker=".", color=colour, label=name)
-    axes.step(seconds, upper, where="post", marker=".", color=colour, linestyle="--")
-    axes.fill_between(seconds, lower, upper, color=colour, alpha=0.15, step="post", linewidth=0)
-
-
-def _common_scale(histories: Iterable[History]) -> tuple[float, float]:
-    """From the worst last lower bound to the worst last upper, and some room beyond both.
-
-    First bounds may be far away, and would make all others one line.
-    """
-    last = [history[-1] for history in histories]
-    low, high = min(row[1] for row in last), max(row[2] for row in last)
-    room = 0.6 * (high - low) or 0.05 * abs(high) or 1.0
-    return low - room, high + room
-
-
-def plot_bounds(plan: Plan, path: str | os.PathLike[str]) -> None:
-    """Draw `plan.history` and write it to a file; the suffix chooses the form (.svg, .png, .pdf).
-
-    Raises
-    ------
-    ValueError
-        If the plan has no history of bounds.
-    """
-    from latentmdp.experiments import write_figure
-
-    if not plan.history:
-        raise ValueError("plan.history is empty: this planner keeps no record of bounds")
-    name = "bounds" if plan.gap is None else f"gap {100.0 * plan.gap:.3g}%"
-    write_figure(bounds_figure({name: plan.history}), path)

@@ -8,40 +8,24 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from latentmdp import io
-from latentmdp._util import Floats, Integers, listed
+from latentmdp import io, plot
+from latentmdp._util import canvas, listed
 from latentmdp.errors import FormatError
-from latentmdp.experiments import Experiment, read_experiment, trailing_means
-from latentmdp.metrics import last_tenth
+from latentmdp.experiments import Experiment, read_experiment
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.online import Run
-from latentmdp.report.page import (
-    COLOURS,
-    MUTED,
-    Picture,
-    Section,
-    Table,
-    canvas,
-    facts_table,
-    legend,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from latentmdp.report.page import Picture, Section, Table, facts_table
 
 _NOT_SHARED = ("seed", "key", "world")
 """Settings in which the runs of one group may differ."""
-_DASHES = ("--", ":", "-.", (0, (1, 3)))
 
 _METHODS = {"Refit": "learn", "PSRStart": "learn, spectral start"}
 """Learners whose command or function has another name."""
@@ -170,21 +154,26 @@ def curves_section(groups: Groups, references: Mapping[str, float] | None = None
         if any(len(records) > 1 for records in groups.values())
         else " A single run has no band: give several runs to see the spread."
     )
+    runs = {name: [record.run for record in records] for name, records in groups.items()}
+    returns, (axes,) = canvas()
+    plot.returns(runs, axes, references=references)
     pictures = [
         Picture(
             "Return over episodes",
-            _returns_figure(groups, references),
+            returns,
             "Each point is the mean return of the episodes before it, a tenth of the run; the last "
             "point is the return at the end. It should climb and flatten"
             f"{_goal(references)}.{spread}",
         )
     ]
-    runs = [record.run for records in groups.values() for record in records]
-    if any(np.isfinite(run.error_curve.values).any() for run in runs):
+    every = [run for members in runs.values() for run in members]
+    if any(np.isfinite(run.error_curve.values).any() for run in every):
+        errors, (axes,) = canvas()
+        plot.model_errors(runs, axes)
         pictures.append(
             Picture(
                 "Model error over episodes",
-                _error_figure(groups),
+                errors,
                 "Sum over contexts, states and actions of the L1 distance between the estimated "
                 "and the true distribution of what follows, up to relabelling. It should fall; "
                 "episodes at which the number of contexts was wrong have no error and are left "
@@ -198,56 +187,3 @@ def _goal(references: Mapping[str, float]) -> str:
     """What a curve should come near: the best of what can be earned, which a bound need not be."""
     earned = [name for name in references if "bound" not in name]
     return f" near the line of: {max(earned, key=references.__getitem__)}" if earned else ""
-
-
-def _returns_figure(groups: Groups, references: Mapping[str, float]) -> Figure:
-    """Trailing mean return of groups of runs, beside horizontal lines to compare with."""
-    figure, (axes,) = canvas()
-    for i, (name, records) in enumerate(groups.items()):
-        episodes = min(r.run.n_episodes for r in records)
-        window = last_tenth(episodes)
-        # The first few means are of hardly any episodes: noise that would set the scale.
-        # 400 points are about one a pixel, so that a page stays small.
-        ends = np.unique(np.linspace(window // 2, episodes - 1, 400).astype(int)) + 1
-        curves = np.stack([trailing_means(r.run.returns, ends, window) for r in records])
-        _band(axes, ends, curves, COLOURS[i % len(COLOURS)], name)
-    for (name, value), dash in zip(references.items(), _DASHES):
-        axes.axhline(value, color=MUTED, linestyle=dash, linewidth=1.4, label=name)
-    axes.locator_params(axis="x", nbins=6)
-    axes.set(xlabel="episodes played", ylabel="mean return per episode")
-    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-    legend(figure)
-    return figure
-
-
-def _error_figure(groups: Groups) -> Figure:
-    """Model error at milestones; a group whose errors are all unknown is left out."""
-    figure, (axes,) = canvas()
-    for i, (name, records) in enumerate(groups.items()):
-        curves = [r.run.error_curve for r in records]
-        points = min((curve.episodes for curve in curves), key=len)
-        errors = np.stack([curve.values[: len(points)] for curve in curves])
-        finite = np.isfinite(errors).any(axis=0) & (points > 0)
-        if finite.any():
-            colour = COLOURS[i % len(COLOURS)]
-            _band(axes, points[finite], errors[:, finite], colour, name, marker=".")
-    low, high = axes.dataLim.intervalx
-    if low > 0.0 and high > 100.0 * low:
-        axes.set_xscale("log")
-    axes.set(xlabel="episodes played", ylabel="model error (sum of L1 distances)")
-    axes.set_ylim(bottom=0.0)
-    legend(figure)
-    return figure
-
-
-def _band(
-    axes: Axes, x: Integers, curves: Floats, colour: str, name: str, marker: str = ""
-) -> None:
-    """Mean over the rows, and one standard deviation around it where there are several."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a column of NaN has no mean
-        mean, spread = np.nanmean(curves, axis=0), np.nanstd(curves, axis=0)
-    label = f"{name} (mean of {len(curves)})" if len(curves) > 1 else name
-    axes.plot(x, mean, color=colour, label=label, marker=marker)
-    if len(curves) > 1:
-        axes.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.22, linewidth=0)

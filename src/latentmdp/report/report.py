@@ -15,11 +15,10 @@ from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.planning import HSVI, QMDP, Plan, evaluate
 from latentmdp.policies import AlphaVectorPolicy, HistoryPolicy, Policy, UniformPolicy
-from latentmdp.report.contexts import belief_pictures, difference_picture
-from latentmdp.report.decisions import decision_table, page_table
+from latentmdp.report.contexts import belief_picture, groups_picture
+from latentmdp.report.decisions import decision_table, page_tables, policy_pictures, reading
 from latentmdp.report.experiments import experiment_section, experiment_settings, timing_table
-from latentmdp.report.explanations import graph_picture, policy_graph, policy_map
-from latentmdp.report.page import Picture, Section, Table, facts_table, write_page
+from latentmdp.report.page import Section, Table, facts_table, write_page
 from latentmdp.report.plans import bounds_picture, certificate, compact_table, risk_table
 from latentmdp.report.records import (
     Record,
@@ -139,15 +138,17 @@ def model_section(
     if truth is not None:
         earned = evaluate(truth, policy, rng=0)
         text += f" In the true model the policy earns {earned.mean:.4g} per episode."
+    if decisions := _decisions(model, policy):
+        text += f" {reading(model)}"
     apart = model.n_contexts > 1  # of one context nothing is to be told
     pictures = [
-        *(belief_pictures(world, policy, model) if apart else ()),
-        *_decision_pictures(model, policy),
-        *([difference_picture(model, "this model")] if apart else []),
+        *([belief_picture(world, policy, model)] if apart else []),
+        *(policy_pictures(model, policy) if _believes_in(policy, model) else ()),
+        *([groups_picture(model, "this model")] if apart else []),
         *([bounds_picture({"HSVI": plan})] if plan.history else []),
     ]
     tables = [
-        *_decisions(model, policy),
+        *decisions,
         risk_table(model, {"this policy": policy}),
         certificate({"this model": plan}),
         *filter(None, [compact_table(plan)]),
@@ -166,23 +167,14 @@ def _believes_in(policy: Policy | HistoryPolicy, model: LatentMDP) -> TypeGuard[
     return isinstance(policy, AlphaVectorPolicy) and policy.model.n_contexts == model.n_contexts
 
 
-def _decisions(model: LatentMDP, policy: Policy | HistoryPolicy) -> Iterator[Table]:
-    """What the policy does, by state and belief, if that fits on a page.
+def _decisions(model: LatentMDP, policy: Policy | HistoryPolicy) -> list[Table]:
+    """What the policy does, by phase, state and belief, if that fits on a page.
 
     `latentmdp explain --out` writes it for any number of states.
     """
-    if _believes_in(policy, model) and model.n_states <= 30:
-        yield page_table(decision_table(model, policy))
-
-
-def _decision_pictures(model: LatentMDP, policy: Policy | HistoryPolicy) -> Iterator[Picture]:
-    """The belief maps of a policy, and its graph where it has no end."""
-    if _believes_in(policy, model):
-        maps = policy_map(model, policy)
-        if maps is not None:
-            yield maps
-        if policy.n_layers == 1:
-            yield graph_picture(policy_graph(policy))
+    if not _believes_in(policy, model) or model.n_states > 30:
+        return []
+    return page_tables(decision_table(model, policy), "What to do")
 
 
 def assumption_table(model: LatentMDP, what: str) -> Table:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatter, MaxNLocator
-
-from latentmdp._util import plural
+from latentmdp import plot
+from latentmdp._util import canvas, plural
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.planning import evaluate
-from latentmdp.report.page import (
-    COLOURS,
-    INK,
-    Picture,
-    Section,
-    Table,
-    canvas,
-    facts_table,
-    legend,
-)
+from latentmdp.report.page import Picture, Section, Table, facts_table
 
 
 def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) -> Section:
@@ -91,10 +80,12 @@ def _sensitivity_table(solved: Solved) -> list[Table]:
 
 
 def _pictures(solved: Solved, true: float | None) -> list[Picture]:
+    figure, (axes,) = canvas(2.6)
+    plot.estimates(solved, axes, true=true)
     pictures = [
         Picture(
             "Two estimates side by side",
-            _estimates_figure(solved, true),
+            figure,
             "Points are estimates; bars are two standard errors for importance sampling and the "
             "interval for the whole episode. The upper two are of the same first steps, one from "
             "the logs alone and one from the fitted model: if the model's lies far outside the "
@@ -111,50 +102,14 @@ def _pictures(solved: Solved, true: float | None) -> list[Picture]:
             if steps == horizon
             else f"after step {steps} of {horizon} too few are left for an estimate"
         )
+        reached, (axes,) = canvas(2.8)
+        plot.agreement(solved, axes)
         pictures.append(
             Picture(
                 "How far the logs reach",
-                _effective_figure(solved),
+                reached,
                 "Effective number of logged episodes that still agree with the policy after each "
                 f"step. It falls as the episode goes on; {reach}.",
             )
         )
     return pictures
-
-
-def _estimates_figure(solved: Solved, true: float | None = None) -> Figure:
-    """Importance sampling and the fitted model on the first steps, and the whole episode."""
-    figure, (axes,) = canvas(2.6)
-    value, logged = solved.value, solved.logged
-    rows: list[tuple[str, float, float, float]] = []
-    if logged.steps:
-        wide = 2.0 * logged.stderr  # about 95 %, as for the interval beside it
-        first, by_model = f"first {plural(logged.steps, 'step')},\n", solved.model_first_steps
-        rows.append((f"{first}from the logs", logged.mean, logged.mean - wide, logged.mean + wide))
-        rows.append((f"{first}by the model", by_model, by_model, by_model))
-    rows.append(("whole episode", *value))
-    for row_index, (_, mean, low, high) in enumerate(rows):
-        colour = COLOURS[row_index % len(COLOURS)]
-        axes.errorbar(mean, -row_index, xerr=[[mean - low], [high - mean]], fmt="o", color=colour)
-    if true is not None:
-        axes.axvline(
-            true, color=INK, linestyle="--", linewidth=1.2, label="whole episode, in the true model"
-        )
-        legend(figure)
-    axes.set_yticks([-row_index for row_index in range(len(rows))], [row[0] for row in rows])
-    axes.set_ylim(-len(rows) + 0.5, 0.5)
-    axes.set(xlabel="sum of rewards per episode", ylabel="what is estimated")
-    return figure
-
-
-def _effective_figure(solved: Solved) -> Figure:
-    """Effective number of episodes against steps."""
-    figure, (axes,) = canvas(2.8)
-    sizes = solved.logged.effective_size
-    axes.plot(range(1, sizes.size + 1), sizes, color=COLOURS[0], marker="o")
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(LogFormatter())
-    axes.yaxis.set_minor_formatter(LogFormatter())
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set(xlabel="steps of the episode", ylabel="effective episodes")
-    return figure

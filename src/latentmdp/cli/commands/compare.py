@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.catalogue import PLANNERS, planner, takes
+from latentmdp.cli.catalogue import PLANNERS, SECONDS, limited, planner
 from latentmdp.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ def command(
     screen: Screen,
     model: options.ModelFile,
     methods: str = ",".join(PLANNERS),
-    time_limit: options.TimeLimit = 10.0,
+    time_limit: options.TimeLimit = SECONDS,
     episodes: options.Episodes = 100_000,
     seed: options.Seed = 0,
     plot: options.Plot = None,
@@ -38,8 +39,7 @@ def command(
     options.check_plot(plot)
     planners = {}
     for name in options.parts_of(methods):
-        limited = time_limit is not None and name in PLANNERS and takes(name, "time_limit")
-        planners[name] = planner(name, **({"time_limit": time_limit} if limited else {}))
+        planners[name] = planner(name, **limited(name, time_limit))
     world = options.load_model(model)
     results: list[PlannerResult] = []
     with screen.progress(total=len(planners)) as move:
@@ -51,7 +51,8 @@ def command(
                 break
             move()
     mean = [r for r in results if r.bounds_of in ("", "memoryless")]
-    options.draw_bounds({r.name: r.plan.history for r in mean if r.plan is not None}, plot)
+    bounded = {r.name: r.plan for r in mean if r.plan is not None and r.plan.upper is not None}
+    options.draw(plot, lm.plot.bounds, bounded)
     plans = [result.facts() for result in results]
     screen.result(model=model, seed=seed, plans=plans)
     columns = ("method", "value", "worst", "regret", "lower", "upper", "gap", "seconds")

@@ -8,7 +8,7 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.catalogue import find_policy
+from latentmdp.cli.catalogue import DEFAULT, find_policy
 from latentmdp.cli.screen import Screen
 
 
@@ -16,7 +16,7 @@ from latentmdp.cli.screen import Screen
 def command(
     screen: Screen,
     model: options.ModelFile,
-    policy: options.PolicyName = "qmdp",
+    policy: options.PolicyName = DEFAULT,
     episodes: options.Episodes = 100_000,
     method: str = "auto",
     logs: Path | None = None,

@@ -7,7 +7,7 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.catalogue import find_policy
+from latentmdp.cli.catalogue import DEFAULT, find_policy
 from latentmdp.cli.screen import Screen
 
 
@@ -15,10 +15,10 @@ from latentmdp.cli.screen import Screen
 def command(
     screen: Screen,
     model: options.ModelFile,
-    policy: options.PolicyName = "qmdp",
+    policy: options.PolicyName = DEFAULT,
     state: str | None = None,
     belief: str | None = None,
-    t: Annotated[int, typer.Option(min=0)] = 0,
+    t: Annotated[int | None, typer.Option(min=0)] = None,
     out: Path | None = None,
     plot: Path | None = None,
 ) -> None:
@@ -41,7 +41,7 @@ def command(
     out
         Write the decision table of all states (.md, .csv, or .html with its risk).
     plot
-        Draw the decision, or without `--state` the graph of a policy without an end (.svg, .png,
+        Draw the decision, or without `--state` which state and action follows which (.svg, .png,
         .pdf).
     """
     if state is None and out is None and plot is None:
@@ -53,19 +53,17 @@ def command(
     believed, world = options.belief_of(belief), options.load_model(model)
     acting, explanation = find_policy(policy, world), None
     if state is not None:
-        explanation = lm.explain(world, acting, options.state_of(state, world), believed, t)
+        explanation = lm.explain(world, acting, options.state_of(state, world), believed, t or 0)
     if out is not None and out.suffix.lower() == ".html":
         with screen.progress("weighing the worst case"):
             lm.report.write_decision_page(world, acting, out, believed, t)
     elif out is not None:
         lm.report.decision_table(world, acting, believed, t).write(out)
-    if plot is not None and explanation is not None:
-        lm.report.plot_explanation(explanation, plot)
-    elif plot is not None:
-        lm.report.plot_policy_graph(acting, plot)
+    if explanation is not None:
+        options.draw(plot, lm.plot.policy, explanation)
+    else:
+        options.draw(plot, lm.plot.graph, world, acting)
     data = {} if explanation is None else explanation.to_dict()
     screen.result(model=model, policy=policy, out=out, plot=plot, **data)
     for line in () if explanation is None else explanation.text.splitlines():
         screen.say(line)
-    for path in filter(None, (out, plot)):
-        screen.say(str(path), "written")

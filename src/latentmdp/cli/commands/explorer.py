@@ -7,6 +7,7 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
+from latentmdp.cli.catalogue import policy_in
 from latentmdp.cli.screen import Screen
 
 
@@ -33,10 +34,6 @@ def command(
         The model of a policy that has none of its own.
     """
     options.check_target(out)
-    content = lm.load(policy)
-    acting = getattr(content, "policy", content)
-    if not isinstance(acting, lm.policies.Policy):
-        raise typer.BadParameter(f"{policy} holds a {type(content).__name__}, not a policy")
     world = None if model is None else options.load_model(model)
-    lm.report.write_explorer(acting, out, world, title)
+    lm.report.write_explorer(policy_in(policy), out, world, title)
     options.written_page(screen, "explorer", out)

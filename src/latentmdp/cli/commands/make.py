@@ -56,4 +56,4 @@ def command(
     model = lm.make(name, rng=seed, **arguments)
     options.save(model, out)
     screen.result(instance=name, arguments=arguments, seed=seed, out=out)
-    screen.say(f"{model!r}" + ("" if out is None else f" saved to {out}"))
+    screen.say(repr(model))

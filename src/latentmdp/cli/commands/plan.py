@@ -7,7 +7,7 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.catalogue import PLANNERS, planner, takes
+from latentmdp.cli.catalogue import DEFAULT, PLANNERS, limited, planner, takes
 from latentmdp.cli.config import handed_on
 from latentmdp.cli.screen import Screen
 
@@ -19,7 +19,7 @@ def command(
     source: options.ModelSource,
     method: Annotated[
         str, options.completed(*PLANNERS, help=f"Which planner: {', '.join(PLANNERS)}.")
-    ] = "qmdp",
+    ] = DEFAULT,
     gap: Annotated[float | None, typer.Option(min=0.0)] = None,
     objective: Literal["worst-case", "cvar", "regret", "ball"] | None = None,
     level: float | None = None,
@@ -29,6 +29,7 @@ def command(
 ) -> None:
     """Find a policy for a model and report the bounds the planner proves.
 
+    The planner is HSVI, for 10 seconds at most, unless `--method` or `--time-limit` say otherwise.
     At a terminal the bounds are shown while they close; Ctrl-C keeps what was reached. Options
     that the command does not know are handed on to the planner.
 
@@ -36,7 +37,7 @@ def command(
 
     A model of PRISM: `latentmdp plan m.prism --hidden N=2..80 --goal '"done"' --horizon 50`.
 
-    Example: `latentmdp plan m.npz --method hsvi --gap 0.01 --time-limit 60 --out policy.npz`
+    Example: `latentmdp plan m.npz --gap 0.01 --time-limit 60 --out policy.npz`
 
     Parameters
     ----------
@@ -50,19 +51,19 @@ def command(
     options.check_target(out, lm.AlphaVectorPolicy)
     options.check_plot(plot)
     if objective is not None:
-        if method not in ("qmdp", "robust"):
+        if method not in (DEFAULT, "robust"):
             raise typer.BadParameter(f"--objective is for --method robust, not {method}")
         method = "robust"
     settings = {"gap": gap, "time_limit": time_limit, "objective": objective, "level": level}
     more = {name: value for name, value in settings.items() if value is not None}
-    solver = planner(method, **more, **handed_on(context))
+    solver = planner(method, **{**limited(method), **more, **handed_on(context)})
     model = source.model
     world, doing = source.load(), f"planning with {method}"
     watched = takes(method, "on_progress")
     with screen.closing_bounds(doing) if watched else screen.progress(doing) as show:
         plan = (replace(solver, on_progress=show) if watched else solver).plan(world)
     options.save(plan.policy, out)
-    options.draw_bounds({method: plan.history}, plot)
+    options.draw(plot, lm.plot.bounds, plan)
     screen.result(f"plan for {model}", plan, model=model, out=out, method=method)
     for bound in ("lower", "upper"):
         if getattr(plan, bound) is None:
