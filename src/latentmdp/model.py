@@ -166,7 +166,7 @@ class LatentMDP(Fielded):
         except ValueError as error:
             raise ModelError(str(error)) from None
         arrays.store(self, content)
-        self._require_bounded_total()
+        self.require_bounded_total()
 
     @classmethod
     def from_outcomes(
@@ -410,10 +410,10 @@ class LatentMDP(Fielded):
             raise ModelError(str(error)) from None
         self = cls.__new__(cls)
         arrays.store(self, content)
-        self._require_bounded_total()
+        self.require_bounded_total()
         return self
 
-    def _require_bounded_total(self) -> None:
+    def require_bounded_total(self) -> None:
         """Raise `ModelError` where neither an end nor a discount bounds what can be earned."""
         if self.duration.is_total:
             require_bounded(self)

@@ -47,7 +47,7 @@ from latentmdp._util import (
     validation,
 )
 from latentmdp.errors import LatentMDPError, WorldError
-from latentmdp.logs import END, Episode, reward_values_of_counts
+from latentmdp.logs import END, Episode
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes, row_sums
 
@@ -457,6 +457,8 @@ class SteppedWorld(World):
         means stay what they are.
         """
         counted = np.unique(amounts, return_counts=True)
+        from latentmdp.logs import reward_values_of_counts  # tables import pyarrow, which is slow
+
         values, edges = reward_values_of_counts(*counted, self._levels)
         cuts = None if edges is None else tuple(edges.tolist())
         self.space = replace(self.space, reward_values=tuple(values.tolist()), reward_edges=cuts)

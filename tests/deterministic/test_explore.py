@@ -431,10 +431,10 @@ def test_sizes_of_classes_follow_from_splits():
     assert (sizes.low[root], sizes.high[a], sizes.high[b]) == (2, 3, 3)
     sizes.split(a, "y", [c, d])
     assert (sizes.low[a], sizes.low[root], sizes.high[b], sizes.high[c]) == (2, 3, 2, 2)
-    sizes.fix(b, 2)
-    assert (sizes.low[a], sizes.high[a], sizes.low[c], sizes.high[d]) == (2, 2, 1, 1)
+    sizes.split(c, "z", [sizes.add(), sizes.add()])  # now a is three contexts, and b one
+    assert (sizes.low[a], sizes.high[a], sizes.high[b], sizes.high[d]) == (3, 3, 1, 1)
     with pytest.raises(ContradictionError):
-        sizes.split(c, "z", [sizes.add(), sizes.add()])
+        sizes.split(b, "z", [sizes.add(), sizes.add()])
 
 
 def test_rare_outcomes_that_were_missed_restart_the_search():

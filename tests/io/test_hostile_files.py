@@ -139,7 +139,7 @@ def table_json(tmp_path):
         ({"allowed": [[True, True]] * 3}, "sums to 0"),
         ({"reward_model": "other"}, "reward_model must be one of"),
         ({"reward_model": 1}, "must be a string"),
-        ({"discount": 1.0}, "discount below 1"),
+        ({"discount": 1.5}, "discount"),
         ({"initial": [[1.0]]}, "S A|starts|initial|shape"),
         ({"initial": [[0.0] * 1000] * 2}, "S A|starts|initial|shape"),
         ({"transitions": [[[[1.0]]]]}, "dense arrays or an outcome table, not both"),

@@ -35,7 +35,8 @@ def cache(tmp_path_factory):
 def test_each_call_that_compiles_is_announced_once_on_an_empty_cache(cache):
     first = announced(SCRIPT, cache)
     assert [line for line in first if "QMDP.plan" in line] == [
-        "latentmdp: compiling QMDP.plan, once; kept on disk, so the next start is quick"
+        "latentmdp: compiling QMDP.plan, a few seconds to half a minute, once; "
+        "kept on disk, so the next start is quick"
     ]
     assert len(first) == len(set(first))
     assert announced(SCRIPT, cache) == []
@@ -48,7 +49,8 @@ import latentmdp as lm
 lm.simulate(lm.make("visitor"), lm.UniformPolicy(), 100_000, rng=0, threads=2)
 """
     assert announced(script, cache) == [
-        "latentmdp: compiling simulate, once; kept on disk, so the next start is quick"
+        "latentmdp: compiling simulate, a few seconds to half a minute, once; "
+        "kept on disk, so the next start is quick"
     ]
 
 

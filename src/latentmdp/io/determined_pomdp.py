@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._util import Flags, Floats, Integers, require_memory, segments
-from latentmdp.errors import FormatError
+from latentmdp.errors import FormatError, ModelError
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
 
@@ -483,7 +483,12 @@ def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
     }
     # Table and bonus are right by construction, and as large as may be: no copies are made.
     model = LatentMDP._of_table(table.frozen(), allowed, np.zeros(1), "state-action", others)
-    return LatentMDP._trusted(model, bonus=bonus)
+    model = LatentMDP._trusted(model, bonus=bonus)
+    try:
+        model.require_bounded_total()
+    except ModelError as error:
+        raise FormatError(f"{error}; load(path, horizon=...) gives it an end") from None
+    return model
 
 
 def _reached_nodes(nodes: _Nodes, node: Integers) -> tuple[Flags, Flags]:

@@ -73,16 +73,19 @@ class HSVI:
             with clock.searching():
                 while not self._reached(bounds):
                     search.round()
+        reached = self._reached(bounds)
         return Plan(
             policy=planned_policy(bounds),
             lower=bounds.best_lower,
             upper=bounds.best_upper,
-            converged=self._reached(bounds),
+            converged=reached,
             n_iter=search.n_iter,
             seconds=clock.seconds,
             history=tuple(clock.history),
             guarantee=(1.0, max(bounds.best_upper - bounds.best_lower, 0.0)),
-            message=clock.stopped or "the gap is as small as asked",
+            message=clock.stopped
+            if clock.stopped and not reached
+            else "the gap is as small as asked",
         )
 
     def _reached(self, bounds: Bounds) -> bool:
