@@ -75,8 +75,10 @@ def quotient(model: LatentMDP, memory: float) -> Quotient:
     """The quotient of a model, which takes about so many bytes at most."""
     none = np.empty(0, np.int64)
     plain = Quotient(model, model, None, none, none, none, np.empty(0, np.bool_))
+    if not model.duration.is_total:
+        return plain
     costs = model.planning_rewards().min() < 0.0
-    if not model.duration.is_total or (costs and sure_rule(model)[1].all()):
+    if costs and sure_rule(model)[1].all():
         return plain
     most = min(memory / (8.0 * model.n_contexts), _LARGER * model.outcomes.size)
     nodes = _listed(model, most)
