@@ -148,6 +148,6 @@ def _all_may_lead(table: Outcomes, states: Flags) -> Flags:
     """The rows after which, in every context, one of some states is possible, or nothing."""
     from latentmdp.outcomes import row_sums
 
-    possible = (table.probs() > 0.0).astype(np.float64)
+    possible = (table.probs > 0.0).astype(np.float64)
     into = row_sums(table, possible, states[table.next_state].astype(np.float64))
     return np.asarray(((into > 0.0) | (row_sums(table, possible) == 0.0)).all(axis=1))

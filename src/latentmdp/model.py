@@ -263,7 +263,7 @@ class LatentMDP(Fielded):
             S, A = possible.shape
             paid = _amounts_of(amounts, steps, (M, S, A))
             if observed:
-                occur = steps.probs() > 0.0
+                occur = steps.probs > 0.0
                 values, index = distinct_amounts(paid[occur])
                 entry, contexts = np.nonzero(occur)
                 table = outcomes_from_entries(
@@ -271,11 +271,11 @@ class LatentMDP(Fielded):
                     steps.next_state[entry].astype(np.int64),
                     index,
                     contexts,
-                    steps.probs()[occur],
+                    steps.probs[occur],
                     (M, S, A, values.size),
                 )
             else:
-                mean = row_sums(steps, steps.probs() * paid).reshape(S, A, M)
+                mean = row_sums(steps, steps.probs * paid).reshape(S, A, M)
                 hidden = np.moveaxis(mean, -1, 0)
                 extra = validation.bonus("bonus", bonus, (M, S, A))
                 bonus = hidden if extra is None else hidden + extra
@@ -376,7 +376,7 @@ class LatentMDP(Fielded):
         It holds the outcomes, not the horizon, the discount, the weights, first states or bonuses.
         """
         table, A = self.outcomes, self.n_actions
-        outcome, m = np.nonzero(table.probs() > 0.0)
+        outcome, m = np.nonzero(table.probs > 0.0)
         order = np.lexsort((outcome, m))
         outcome, m = outcome[order], m[order]
         s, a = np.divmod(table.rows()[outcome], A)
@@ -542,7 +542,7 @@ class LatentMDP(Fielded):
         if self.is_table:
             M, S, A, _ = self.dimensions
             paid = self.reward_values[self.outcomes.reward]
-            means = row_sums(self.outcomes, self.outcomes.probs(), paid).T.reshape(M, S, A)
+            means = row_sums(self.outcomes, self.outcomes.probs, paid).T.reshape(M, S, A)
             return np.ascontiguousarray(means)
         if self.reward_model == "transition":
             given_next = self.reward_probs @ self.reward_values
@@ -626,7 +626,7 @@ class LatentMDP(Fielded):
             table = merged._replace(reward=np.isin(merged.next_state, goals).astype(np.int32))
         else:
             worth = reached - self.reward_values[table.reward]
-            bonus = row_sums(table, table.probs() * worth[:, None])
+            bonus = row_sums(table, table.probs * worth[:, None])
             pay = {"bonus": bonus.T.reshape(self.n_contexts, self.n_states, A)}
         first = self.initial[:, goals].sum(axis=1)
         return self.replace(
@@ -680,8 +680,8 @@ class LatentMDP(Fielded):
         w, content = self.weights, dict[str, Any]()
         if self.is_table:
             table = self.outcomes.weighted(w[:, None])
-            totals = row_sums(table, table.probs())[table.rows()]
-            content["outcomes"] = table.having(table.probs() / totals)
+            totals = row_sums(table, table.probs)[table.rows()]
+            content["outcomes"] = table.having(table.probs / totals)
             content["reward_model"] = "transition"  # averages of contexts are dependent
         else:
             rewards = np.einsum("m,m...->...", w, self.reward_probs)
@@ -712,7 +712,7 @@ class LatentMDP(Fielded):
         keys, rows = np.union1d(*numbers), []
         for table, own_keys in zip(tables, numbers):
             probs = np.zeros((keys.size, table.distinct.shape[1]))
-            probs[np.searchsorted(keys, own_keys)] = table.probs()
+            probs[np.searchsorted(keys, own_keys)] = table.probs
             rows.append(probs)
         mine, theirs = rows
         return np.stack([np.abs(column[:, None] - theirs).sum(axis=0) for column in mine.T])

@@ -142,7 +142,7 @@ def _all_go_on(model: LatentMDP) -> bool:
 
     if model.terminal.any():
         return False
-    sums = row_sums(model.outcomes, model.outcomes.probs())[model.allowed.ravel()]
+    sums = row_sums(model.outcomes, model.outcomes.probs)[model.allowed.ravel()]
     return bool((sums > 1.0 - 1e-9).all())
 
 
