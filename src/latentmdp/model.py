@@ -897,7 +897,7 @@ def _common_fields(
     return {
         "initial": validation.initial(arguments["initial"], M, allowed, unvisited),
         "weights": validation.weights(arguments["weights"], M),
-        "horizon": validation.horizon(arguments["horizon"]),
+        "horizon": arrays.optional_integer("horizon", arguments["horizon"]),
         "discount": discount,
         "bonus": bonus,
         "initial_bonus": validation.bonus("initial_bonus", arguments["initial_bonus"], (M,)),

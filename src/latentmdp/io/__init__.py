@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from latentmdp._util import LockedError
     from latentmdp.io.files import check_target, export, load, load_as, save
     from latentmdp.io.kinds import Kind, register
-
-if TYPE_CHECKING:  # for other parts of the library
-    from latentmdp.io.parquet import check_table
 else:
     from latentmdp._util import lazy_names
 

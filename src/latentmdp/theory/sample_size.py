@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import lambertw
 
 from latentmdp._util import Floats, RNGLike, arrays, as_generator, validation
 from latentmdp.model import LatentMDP, require_horizon
@@ -35,11 +36,7 @@ def largest_smoothing(delta: float, n_states: int, *, constant: float = 200.0) -
     right = delta**2 / (constant * n_states)
     if right >= 1.0 / math.e:
         return 1.0 / math.e
-    # y = ln(1/alpha) solves y - ln y = -ln right, y > 1: Newton's method, from above, is monotone
-    y, target = 2.0 - 2.0 * math.log(right), -math.log(right)
-    for _ in range(60):
-        y -= (y - math.log(y) - target) / (1.0 - 1.0 / y)
-    return math.exp(-y)
+    return float(np.exp(lambertw(-right, k=-1).real))  # ln alpha e^(ln alpha) = -right
 
 
 def initialization_error(
