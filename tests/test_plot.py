@@ -139,7 +139,7 @@ def test_groups_show_what_tells_contexts_apart():
     model = sized(3, 4)
     axes = drawn(lm.plot.groups(model, most=1))
     dots = np.array([dot.get_offsets()[0, 0] for dot in axes.collections[:3]])
-    widest = np.ptp(np.concatenate([model.initial.T, model.outcomes.probs]), axis=1).max()
+    widest = np.ptp(np.concatenate([model.initial.T, model.outcomes.probs()]), axis=1).max()
     assert np.ptp(dots) == pytest.approx(widest)
 
 

@@ -34,7 +34,7 @@ def components_by_context(model: LatentMDP) -> list[EndComponents]:
     known: dict[bytes, EndComponents] = {}  # contexts often differ in probabilities only
     found = []
     for m in range(model.n_contexts):
-        possible = table.probs[:, m] > 0.0
+        possible = table.distinct[table.pattern, m] > 0.0
         key = np.packbits(possible).tobytes()
         if key not in known:
             known[key] = end_components(first, table.starts, table.next_state, possible)
@@ -81,7 +81,9 @@ def require_bounded(model: LatentMDP) -> None:
 def _cycle(model: LatentMDP, m: int, component: EndComponents, row: int) -> str:
     """A cycle of context m that begins with a row inside an end component, in words."""
     table, A = model.outcomes, model.n_actions
-    entries = np.flatnonzero((table.probs[:, m] > 0.0) & component.inside[table.rows()])
+    entries = np.flatnonzero(
+        (table.distinct[table.pattern, m] > 0.0) & component.inside[table.rows()]
+    )
     rows, ahead = table.rows()[entries], table.next_state[entries].astype(np.int64)
     home = np.arange(model.n_states) == row // A
     steps = distances(model.n_states, rows // A, ahead, home)
@@ -148,6 +150,6 @@ def _all_may_lead(table: Outcomes, states: Flags) -> Flags:
     """The rows after which, in every context, one of some states is possible, or nothing."""
     from latentmdp.outcomes import row_sums
 
-    possible = (table.probs > 0.0).astype(np.float64)
+    possible = (table.probs() > 0.0).astype(np.float64)
     into = row_sums(table, possible, states[table.next_state].astype(np.float64))
     return np.asarray(((into > 0.0) | (row_sums(table, possible) == 0.0)).all(axis=1))

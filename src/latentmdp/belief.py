@@ -150,7 +150,7 @@ def filter_tables(model: LatentMDP, smoothing: float) -> Filter:
     from latentmdp._kernels import Filter
 
     check_smoothing(model, smoothing)
-    table, likelihood = model.outcomes, model.outcomes.probs
+    table, likelihood = model.outcomes, model.outcomes.probs()
     initial = np.array(model.initial.T, order="C")
     if smoothing > 0.0:
         n_observations = model.n_states * model.n_rewards

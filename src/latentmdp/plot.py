@@ -297,7 +297,7 @@ def _telling_rows(model: LatentMDP, most: int) -> list[tuple[str, Floats]]:
     """(what, probability in each context (M,)) of the outcomes in which contexts differ most."""
     table, A = model.outcomes, model.n_actions
     rows = np.repeat(np.arange(table.starts.size - 1), np.diff(table.starts))
-    every = np.concatenate([model.initial.T, table.probs])  # first states, then outcomes
+    every = np.concatenate([model.initial.T, table.probs()])  # first states, then outcomes
     # All first states are one distribution, as the outcomes of a state and an action are.
     of_row = np.concatenate([np.full(model.n_states, -1), rows])
     order = np.argsort(-np.ptp(every, axis=1), kind="stable")

@@ -354,14 +354,15 @@ def chances_of(model: LatentMDP) -> Chances:
     M, S, A, Z = model.dimensions
     table = model.outcomes
     require_memory(12.0 * table.size * M, f"drawing from {table.size:,} outcomes")
-    empty = (row_sums(table, table.probs) == 0.0) & model.allowed.reshape(-1, 1)
+    empty = (row_sums(table, table.probs()) == 0.0) & model.allowed.reshape(-1, 1)
     if empty.any():
         m, row = arrays.first_index(empty.T)
         raise ValueError(
             f"cannot simulate: context {m}, state {row // A}, action {row % A} was never visited, "
             "so what follows it is unknown"
         )
-    starts, next_state, reward, probs = (arrays.read_only(array) for array in table)
+    parts = (*table[:3], table.probs())
+    starts, next_state, reward, probs = (arrays.read_only(array) for array in parts)
     return Chances(
         (S, A, Z),
         starts,

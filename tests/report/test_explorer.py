@@ -100,7 +100,7 @@ def random_walks(policy, rng, deviate=0.2, surprise=0.02):
             if rng.random() < deviate:
                 action = int(rng.choice(np.flatnonzero(model.allowed[state])))
             row = slice(*table.starts[state * A + action : state * A + action + 2])
-            chances = table.probs[row, context]
+            chances = table.probs()[row, context]
             if rng.random() < surprise:
                 seen = int(rng.integers(model.n_states)), int(rng.integers(model.n_rewards))
             else:

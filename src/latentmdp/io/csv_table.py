@@ -46,7 +46,7 @@ def write(stream: BinaryIO, model: LatentMDP) -> None:
     """Write a model as a long table."""
     _require_rows(model)
     columns = model.to_table()
-    outcome, m = np.nonzero(model.outcomes.probs.T)[::-1]
+    outcome, m = np.nonzero(model.outcomes.probs().T)[::-1]
     s, a = np.divmod(model.outcomes.rows()[outcome], model.n_actions)
     columns["weight"] = model.weights[m]
     columns["initial"] = model.initial[m, s]

@@ -475,7 +475,7 @@ def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
     begin = np.zeros((G, S))
     begin[:, number.ravel()[: nodes.first.size]] = initial
     next_state = arrival[order][new][position].astype(np.int32)
-    table = Outcomes(starts, next_state, np.zeros(position.size, np.int32), probs)
+    table = Outcomes.each(starts, next_state, np.zeros(position.size, np.int32), probs)
     allowed = counts[pairs[0]] > 0
     others = {
         "horizon": horizon,
@@ -487,7 +487,9 @@ def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
         "state_names": _state_names(problem, nodes, pairs, live),
     }
     # Table and bonus are right by construction, and as large as may be: no copies are made.
-    model = LatentMDP._of_table(table.frozen(), allowed, np.zeros(1), "state-action", others)
+    model = LatentMDP._of_table(
+        table.shared().frozen(), allowed, np.zeros(1), "state-action", others
+    )
     model = LatentMDP._trusted(model, bonus=bonus)
     try:
         model.require_bounded_total()

@@ -359,7 +359,7 @@ class Logs:
         means = np.divide(totals, counts, out=values.copy(), where=counts > 0.0)
         table = model.outcomes
         beyond = (means - values).reshape(S * A, Z)[table.rows(), table.reward]
-        return row_sums(table, table.probs * beyond[:, None]).T.reshape(M, S, A)
+        return row_sums(table, table.probs() * beyond[:, None]).T.reshape(M, S, A)
 
 
 _INDICES = ("state", "action", "reward index", "context")

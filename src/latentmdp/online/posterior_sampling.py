@@ -126,7 +126,7 @@ def drawn_fit(
     counts = counts + fit.pseudo_counts * shares[:, None]
     starts = np.searchsorted(rows, np.arange(S * A + 1))
     next_state, reward = ((cells // Z % S).astype(np.int32), (cells % Z).astype(np.int32))
-    table = Outcomes(starts, next_state, reward, counts)
+    table = Outcomes.each(starts, next_state, reward, counts)
     first = first_state_counts(logs, S, fit.responsibilities)
     fitted = replace(space, n_contexts=fit.model.n_contexts)
     return _drawn_table(chance, table, first, fit.model.weights, fitted, prior)
@@ -149,11 +149,14 @@ def _drawn_table(
     M, S, A, Z = space.dimensions
     rows = np.flatnonzero(space.allowed_actions())
     fresh = rows[:, None] * (S * Z) + chance.integers(S * Z, size=(rows.size, M))
-    outcome, contexts = np.nonzero(counts.probs > 0.0)
+    outcome, contexts = np.nonzero(counts.probs() > 0.0)
     keys = np.concatenate([counts.keys(S, Z)[outcome], fresh.ravel()])
     contexts = np.concatenate([contexts, np.tile(np.arange(M), rows.size)])
     shapes = np.concatenate(
-        [counts.probs[outcome, contexts[: outcome.size]], np.full(fresh.size, prior)]
+        [
+            counts.probs(outcome)[np.arange(outcome.size), contexts[: outcome.size]],
+            np.full(fresh.size, prior),
+        ]
     )
     allowed = np.isin(keys // (S * Z), rows)
     keys, contexts = keys[allowed], contexts[allowed]

@@ -540,7 +540,7 @@ def _outcomes(model: LatentMDP, s: int, a: int) -> Iterator[tuple[int, int, Floa
     """(next state, reward index, probabilities (M,)) of all that can follow an action."""
     table, row = model.outcomes, s * model.n_actions + a
     for k in range(table.starts[row], table.starts[row + 1]):
-        yield int(table.next_state[k]), int(table.reward[k]), table.probs[k]
+        yield int(table.next_state[k]), int(table.reward[k]), table.distinct[table.pattern[k]]
 
 
 def _margin(choices: tuple[Choice, ...], action: int) -> float | None:

@@ -113,7 +113,7 @@ def _solved(problem: tuple[Any, ...], offsets: Integers, guess: Floats) -> Float
     earned = rewards[states, labels]
 
     def solved(m: int) -> Floats:  # one after the other: a table for all would be large
-        column, probs = slice(m, m + 1), table.probs[outcomes, m : m + 1]
+        column, probs = slice(m, m + 1), table.distinct[table.pattern[outcomes], m : m + 1]
         right, near = earned[:, column], guess[:, column]
         return solve_chains(starts, followers, probs, right, discount, guess=near)
 
@@ -127,7 +127,9 @@ def _totals(problem: tuple[Any, ...], offsets: Integers) -> tuple[Floats, Floats
     earned = rewards[states, labels]
     columns = (slice(m, m + 1) for m in range(rewards.shape[2]))
     each = [
-        total_bounds(starts, followers, table.probs[outcomes, column], earned[:, column])
+        total_bounds(
+            starts, followers, table.distinct[table.pattern[outcomes], column], earned[:, column]
+        )
         for column in columns
     ]
     lower, upper = zip(*each)
@@ -140,7 +142,7 @@ def _all_go_on(model: LatentMDP) -> bool:
 
     if model.terminal.any():
         return False
-    sums = row_sums(model.outcomes, model.outcomes.probs)[model.allowed.ravel()]
+    sums = row_sums(model.outcomes, model.outcomes.probs())[model.allowed.ravel()]
     return bool((sums > 1.0 - 1e-9).all())
 
 

@@ -425,7 +425,7 @@ def log_likelihoods(model: LatentMDP, logs: Trajectories, mixed: float = 0.0) ->
     M, S, A, Z = model.dimensions
     outcomes = model.outcomes.find(logs.cells(_CELL, (S, A, Z)), S, Z)
     # Outcome -1, which the table does not list, is the last row: impossible in every context.
-    steps = _log(np.concatenate([model.outcomes.probs, np.zeros((1, M))]), mixed)
+    steps = _log(np.concatenate([model.outcomes.probs(), np.zeros((1, M))]), mixed)
     scores, episodes = _log(model.initial.T, mixed)[logs.first_states], logs.steps().episode
     for m in range(M):
         scores[:, m] += np.bincount(episodes, steps[outcomes, m], minlength=len(logs))

@@ -395,7 +395,7 @@ def _entry_failures(entry: Instance) -> list[str]:
 def _model_failures(model: LatentMDP) -> list[str]:
     failures = []
     table, allowed = model.outcomes, model.allowed
-    observations = row_sums(table, table.probs)[allowed.ravel()]
+    observations = row_sums(table, table.probs())[allowed.ravel()]
     for what, sums in (("initial", model.initial.sum(axis=-1)), ("observations", observations)):
         off = float(np.abs(sums - 1.0).max())
         if off > 1e-12:
@@ -405,7 +405,7 @@ def _model_failures(model: LatentMDP) -> list[str]:
     if np.ptp(model.planning_rewards()[:, allowed]) == 0.0:
         failures.append("all mean rewards are equal: every policy is optimal")
     for m, n in combinations(range(model.n_contexts), 2):
-        same = np.array_equal(table.probs[:, m], table.probs[:, n])
+        same = np.array_equal(table.distinct[:, m], table.distinct[:, n])
         if same and np.array_equal(model.initial[m], model.initial[n]):
             failures.append(f"contexts {m} and {n} are the same MDP")
     return failures

@@ -59,7 +59,7 @@ def _edges(model: LatentMDP) -> list[Any]:
     moves = table.rows() // model.n_actions * S + table.next_state
     pairs, index = np.unique(moves, return_inverse=True)
     strongest = np.zeros((pairs.size, model.n_contexts))
-    np.maximum.at(strongest, index.ravel(), table.probs)
+    np.maximum.at(strongest, index.ravel(), table.probs())
     ends = tuple(end.astype(np.int32) for end in divmod(pairs, S))  # what scipy's trees take
     graphs = [csr_array((column, ends), shape=(S, S)) for column in strongest.T]
     return [graph.maximum(graph.T.tocsr()) for graph in graphs]
