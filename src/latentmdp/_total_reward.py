@@ -48,6 +48,8 @@ def require_bounded(model: LatentMDP) -> None:
     rewards = model.planning_rewards().reshape(M, rows)
     rounding = 1e-12 * float(np.abs(rewards).max(initial=0.0))
     some_earn, some_cost = bool((rewards > rounding).any()), bool((rewards < -rounding).any())
+    if not (some_earn or some_cost):
+        return
     found = components_by_context(model)
     for m, component in enumerate(found):
         inside = component.inside

@@ -10,6 +10,7 @@
 |            |            | of logs are read too                                                  |
 | `.pomdp`   | models     | Cassandra's flat POMDP, from and for other solvers                    |
 | `.pomdpx`  | models     | POMDPX, the factored form, from and for other solvers                 |
+| `.txt`     | models     | multi-environment POMDPs, to read (see `latentmdp.io.environments`)   |
 | `.prism`,  | models     | of model checkers, to read (see `latentmdp.io.storm`); .jani, .drn,   |
 | ...        |            | .umb, and folders of them                                             |
 
