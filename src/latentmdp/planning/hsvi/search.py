@@ -94,8 +94,8 @@ class HeuristicSearch:
     def _begin(self) -> None:
         self._count, self._spare = _WIDTH, 2.0
         self._pace = np.zeros(self.bounds.problem.layers)  # seconds of a backup in each layer
-        # Seconds and backups of the last sweep, and points that the next one will add, about.
-        self._last_sweep, self._last_backups, self._added = 0.0, 0, 1.0
+        # Seconds and points of the last sweep, and points that the next one will add, about.
+        self._last_sweep, self._last_points, self._added = 0.0, 0, 1.0
         self._kinds = {"sets": _Kind(), "trials": _Kind(), "sweep": _Kind()}
 
     def start(self, weights: Floats) -> None:
@@ -128,23 +128,17 @@ class HeuristicSearch:
             raise NothingLeft("stopped: no belief is left that would move the bounds")
 
     def _sweep(self) -> None:
-        """A sweep; the last one before the time limit has as many points as end in time.
-
-        It backs up the upper bound at all of them: that is worth it once, as at most points of
-        before it falls little from sweep to sweep.
-        """
+        """A sweep; the last one before the time limit has as many points as end in time."""
         bounds, began, last = self.bounds, self.clock.seconds, self._last_sweep
         points, left = bounds.n_points, self.clock.remaining
         # Looking for plans among those of n points takes sqrt(n) in part: n^1.25 in all.
-        is_last = 0.0 < left < (1.0 + _GROWTH) * _GROWTH**1.25 * last
-        if is_last:
+        if 0.0 < left < 2.0 * _GROWTH**1.25 * last:
             # No two more of twice as many: all points that one can have are added now.
-            possible = 0.5 * (left / last) ** (1.0 / 1.25) * self._last_backups
+            possible = (left / last) ** (1.0 / 1.25) * self._last_points
             self._count *= max(possible - points, 0.0) / self._added
-        visited = self.sample()
-        self._last_backups = self.back_up(visited, everywhere=is_last)
+        self.back_up(self.sample())
         self._added = max(_GROWTH * (bounds.n_points - points), 1.0)
-        self._last_sweep = self.clock.seconds - began
+        self._last_sweep, self._last_points = self.clock.seconds - began, bounds.n_points
 
     def _run_trials(self) -> None:
         """Trials that take a share of all work so far: a few may bring nothing by chance."""
@@ -162,7 +156,7 @@ class HeuristicSearch:
         """The kind of round that has brought more, or one that was not tried for long."""
         kinds = self._kinds.copy()
         left = self.clock.remaining
-        if self._last_sweep > 2.0 * left:
+        if self._last_sweep > left:
             del kinds["sweep"]
         informing = self.bounds.informing_seconds + self._last_sweep
         if not self.bounds.may_inform or informing > 0.5 * left:
@@ -215,22 +209,20 @@ class HeuristicSearch:
             visited.append(points)
         return visited
 
-    def back_up(self, visited: list[Integers], everywhere: bool = False) -> int:
+    def back_up(self, visited: list[Integers], everywhere: bool = False) -> None:
         """Back up all plans, the last first, and the upper bounds at the visited points, or at all.
 
-        Returns how many backups it wished to make. A sweep moves the start only if it ends in time:
-        where it would not, upper bounds of points that were not visited are left out in the steps
-        that are left, and then the oldest points, which have plans already.
+        A sweep moves the start only if it ends in time: where it would not, the oldest points of
+        the steps that are left, which have plans already, are left out.
         """
         bounds, clock = self.bounds, self.clock
-        wishes = np.full(bounds.n_points, int(everywhere))  # for upper bounds: 2 is urgent
+        above = np.full(bounds.n_points, everywhere)
         for points in visited:
-            wishes[points] = 2 * bounds.problem.ends
+            above[points] |= bounds.problem.ends
         layers = bounds.points_of_layers()
-        counts = np.array([points.size + np.count_nonzero(wishes[points]) for points in layers])
-        # Seconds, if a backup takes as long as in the last sweep; it takes longer by as much as
-        # those that are done did, which count more the more they are.
-        expected = self._pace * counts
+        # Seconds, if a backup of one bound takes as long as in the last sweep; it takes longer by
+        # as much as those that are done did, which count more the more they are.
+        expected = self._pace * [points.size + above[points].sum() for points in layers]
         total, done, took = float(expected.sum()), 0.0, 0.0
         for t, points in reversed(list(enumerate(layers))):
             began, share = clock.seconds, 1.0
@@ -238,21 +230,15 @@ class HeuristicSearch:
                 slowness = (0.1 * total + took) / (0.1 * total + done)
                 left = slowness * float(expected[: t + 1].sum())
                 share = min(1.0, _LAST_SHARE * clock.remaining / left)
-            room = math.ceil(share * counts[t])
-            some = points[max(points.size - room, 0) :]
-            wished = np.argsort(-wishes[some], kind="stable")[: np.count_nonzero(wishes[some])]
-            above = np.zeros(some.size, np.bool_)
-            above[wished[: room - some.size]] = True
-            bounds.back_up(some, above)
+            some = points[points.size - math.ceil(share * points.size) :]
+            bounds.back_up(some, above[some])
             bounds.arrange_grown()
-            backups = max(float(some.size + above.sum()), 1.0)
-            done += self._pace[t] * backups
-            took += clock.seconds - began
-            self._pace[t] = (clock.seconds - began) / backups
+            backups, seconds = float(some.size + above[some].sum()), clock.seconds - began
+            done, took = done + self._pace[t] * backups, took + seconds
+            self._pace[t] = seconds / max(backups, 1.0)
         if not bounds.problem.ends:  # all of them are one layer: now along the walk, the last first
             for points in reversed(visited):
                 bounds.back_up(points, np.ones(points.size, np.bool_))
-        return int(counts.sum())
 
     def prune(self) -> None:
         """Arrange what has grown much, and drop plans that nothing leads to any more."""
