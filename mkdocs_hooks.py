@@ -65,6 +65,11 @@ def on_page_content(content: str, **_: Any) -> str:
     return re.sub(marked, formula, content, flags=re.DOTALL)
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """The theme's search is a dialog without a name, which screen readers need."""
+    return output.replace('role="dialog">', 'role="dialog" aria-label="Search">', 1)
+
+
 def _moved(text: str) -> str:
     """A page of the repository's root: its links to documents lead to their pages."""
     return re.sub(r"\]\(docs/", "](", re.sub(r"\]\((examples|LICENSE)\)", "](examples.md)", text))

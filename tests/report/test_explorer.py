@@ -162,6 +162,8 @@ def test_of_a_mixture_the_reader_says_what_was_drawn(written, visit):
         np.testing.assert_allclose(shown["byContext"], part.by_context, atol=1e-9)
         assert f"policy {i + 1} recommends" in page.text_content("#where")
     page.locator("#options button").first.click()
+    if page.locator("#paid").is_visible():
+        page.locator("#amounts button").first.click()
     page.click("#copy")
     again, _ = visit(page.url)
     assert again.evaluate("window.explorer.situation()") == page.evaluate(
@@ -273,7 +275,7 @@ def test_the_page_fits_every_screen(written, visit, width, scheme):
         page.emulate_media(color_scheme=scheme)
         for _ in range(3):
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            page.locator("#options button").first.click()
+            page.locator("#options button:visible, #amounts button:visible").first.click()
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         light = sum(map(int, re.findall(r"\d+", background)[:3])) > 384
         assert light == (scheme == "light")

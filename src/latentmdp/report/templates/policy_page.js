@@ -416,7 +416,7 @@
     const chances = Array.from({ length: S }, (_, s) => {
       let total = 0;
       for (let m = 0; m < M; m++) total += prior[m] * initial[s * M + m];
-      return { key: String(s), text: stateName(s), chance: total };
+      return { key: s, text: stateName(s), chance: total };
     });
     return chances.filter((c) => c.chance > 0);
   }
