@@ -324,7 +324,8 @@ class LatentMDP(Factual, Fielded):
         Notes
         -----
         Labels that are exactly the integers 0 .. n-1 stay numbers. Other integers become names in
-        rising order, strings in natural order (`bed2` before `bed10`). States are those of both
+        rising order, strings in natural order (`bed2` before `bed10`); contexts stay in the order
+        of the table, in which weights are given. States are those of both
         columns. An action is allowed in a state where the pair is listed, which must be so in every
         context or in none; a state that occurs as a next state only is terminal. Rows that agree in
         all but the probability add up.

@@ -322,7 +322,8 @@ def test_names_are_shown_as_they_are(written, visit):
     assert page.title() == "Explorer <named>"
     contexts = page.locator("#belief tbody th").all_text_contents()
     assert contexts == list(policy.model.context_names)
-    possible = policy.model.initial.max(axis=0) > 0.0
+    initial = lm.belief.filter_tables(policy.model, policy.smoothing).initial  # (S, M)
+    possible = initial.max(axis=1) > 0.0
     states = page.locator("#options button span:first-child").all_text_contents()
     assert sorted(states) == sorted(np.array(policy.model.state_names)[possible])
 
