@@ -36,11 +36,14 @@ from latentmdp._model_table import COLUMNS, by_name, read_model_table
 from latentmdp._total_reward import require_bounded
 from latentmdp._util import (
     Duration,
+    Factual,
     Fielded,
     Flags,
     Floats,
     Integers,
+    Worded,
     arrays,
+    extent,
     names,
     validation,
 )
@@ -66,7 +69,7 @@ RewardModel = Literal["state-action", "transition"]
 """Whether a reward depends on (s, a), or on (s, a, s')."""
 
 
-class LatentMDP(Fielded):
+class LatentMDP(Factual, Fielded):
     """A finite mixture of MDPs over shared states and actions; immutable and validated once.
 
     Parameters
@@ -329,7 +332,8 @@ class LatentMDP(Fielded):
         Notes
         -----
         Labels that are exactly the integers 0 .. n-1 stay numbers. Other integers become names in
-        rising order, strings in natural order (`bed2` before `bed10`). States are those of both
+        rising order, strings in natural order (`bed2` before `bed10`); contexts stay in the order
+        of the table, in which weights are given. States are those of both
         columns. An action is allowed in a state where the pair is listed, which must be so in every
         context or in none; a state that occurs as a next state only is terminal. Rows that agree in
         all but the probability add up.
@@ -846,6 +850,28 @@ class LatentMDP(Fielded):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrays.store(self, state)
+
+    def facts(self) -> dict[str, Any]:
+        """Its sizes, what it pays and what it calls things."""
+        allowed = self.allowed
+        return {
+            "contexts": self.n_contexts,
+            "states": self.n_states,
+            "actions": self.n_actions,
+            "horizon": Worded(self.horizon, str(self.duration)),
+            "discount": self.discount,
+            "outcomes": self.outcomes.size,
+            "stored_as": "outcome table" if self.is_table else "dense arrays",
+            "allowed_pairs": int(allowed.sum()),
+            "terminal_states": int(self.terminal.sum()),
+            "reward_values": self.reward_values,
+            "mean_reward_range": extent(self.mean_rewards()[:, allowed]),
+            "weights": self.weights,
+            "fingerprint": self.fingerprint()[:16],
+            "bonus_range": None if self.bonus is None else extent(self.bonus[:, allowed]),
+            **{name: getattr(self, name) for name in ("context_names", "state_names")},
+            "action_names": self.action_names,
+        }
 
     def __repr__(self) -> str:
         values = ", ".join(f"{value:g}" for value in self.reward_values[:4])

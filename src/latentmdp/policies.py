@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latentmdp._util import (
     Duration,
+    Factual,
     Fielded,
     Flags,
     Floats,
@@ -91,7 +92,7 @@ class Sized(Protocol):
         """Which actions each state has, (S, A); None where all have all."""
 
 
-class Policy:
+class Policy(Factual):
     """Base of the policies that run in compiled loops."""
 
     def acting(self, world: Sized) -> Acting:
