@@ -29,19 +29,9 @@ from latentmdp.planning.limits import MIB, PlanningClock, check_limit
 if TYPE_CHECKING:
     from latentmdp.planning.hsvi.bounds import Bounds
 
-_FIRST_ROUND = 25
-"""Points of the first round; later rounds double, so that all before cost as much as the last."""
-
-_RESOLUTION = 200.0
-"""Beliefs that agree to 1 / 200 in every context are one point: finer ones would hardly differ in
-their plans and would use up the count."""
-
 _SETTLING = 0.9
 """Without an end plans are backed up again as long as what they gain falls below this share of what
 it was. It need not reach 0: plans of neighbouring points may replace each other for ever."""
-
-_EXPLORATION = 0.2
-"""Share of random actions: enough to leave the current policy, few enough to stay near it."""
 
 
 @dataclass(frozen=True)
@@ -122,13 +112,17 @@ class PBVI:
             message=clock.stopped or "every belief point was backed up",
         )
 
-    def _rounds(self, bounds: Bounds) -> Iterator[None]:
-        """Add beliefs that the current policy meets, as many again in each round."""
+    def _rounds(self, bounds: Bounds, first: int = 25, resolution: float = 200.0) -> Iterator[None]:
+        """Add beliefs that the current policy meets, as many again in each round.
+
+        Those that agree to 1 / resolution in every context are one point: finer ones would hardly
+        differ in their plans and would use up the count.
+        """
         rng = np.random.default_rng(0)
-        bounds.resolution = _RESOLUTION
+        bounds.resolution = resolution
         total, done = 200 if self.beliefs is None else self.beliefs, 0
         while done < total:
-            count = min(max(done, _FIRST_ROUND), total - done)
+            count = min(max(done, first), total - done)
             _walk(bounds, count, rng)
             done += count
             yield
@@ -156,8 +150,11 @@ def simplex_grid(n_contexts: int, n: int) -> Floats:
     return (np.diff(edges, axis=1) - 1) / n
 
 
-def _walk(bounds: Bounds, count: int, rng: np.random.Generator) -> None:
-    """Visit about `count` points a step under the current policy, now and then a random action."""
+def _walk(bounds: Bounds, count: int, rng: np.random.Generator, exploration: float = 0.2) -> None:
+    """Visit about `count` points a step under the current policy.
+
+    A share of the actions is random: enough to leave the policy, few enough to stay near it.
+    """
     from latentmdp.planning.hsvi.search import inclusion, systematic
 
     points, weights = bounds.start_points, bounds.start_weights
@@ -169,7 +166,7 @@ def _walk(bounds: Bounds, count: int, rng: np.random.Generator) -> None:
         numbers = bounds.store.points.plan[points]
         planned = limits.argmax(axis=1)
         planned[numbers >= 0] = bounds.plans.actions[numbers[numbers >= 0]]
-        actions = np.where(rng.random(points.size) < _EXPLORATION, random, planned)
+        actions = np.where(rng.random(points.size) < exploration, random, planned)
         found = bounds.expand(points, weights, actions)
         probabilities = inclusion(found.weights, max(1.0, count))
         kept = systematic(probabilities, rng)

@@ -35,23 +35,16 @@ from latentmdp.planning.hsvi.sets import InformedSets
 from latentmdp.planning.limits import LimitReached, PlanningClock
 from latentmdp.planning.qmdp import best_actions, best_of, policy_values, q_values
 
-FEW = 32
-"""So many plans of a cell are all looked at: to find the best leaders would cost as much."""
+_LOOKS = 30.0
+"""Interpolations that take as long as a look at an outcome."""
 
-_LOOKS, _SHARE = 30.0, 0.2
-"""Interpolations that take as long as a look at an outcome; and the share of the memory limit that
-bounds from sets may take, and half of it the policies that ask no questions."""
-
-_FIRST_LOOKS = 1e8
-"""Looks at outcomes that may be spent on the values of policies that ask no questions, a fraction
-of a second."""
-
-_DEPTH_SHARE, _DEEPEST = 1e-3, 300
-"""Without an end, walks go so deep that discount^depth is this small, as deeper beliefs hardly
-move the start, and no deeper than this."""
+_DEEPEST = 300
+"""Without an end, walks are no longer, nor so long that discount^length is below its inverse: what
+comes later hardly moves the start, and takes as long."""
 
 _AT_ONCE = 2**22
-"""Numbers that backups of points may write before they are recorded."""
+"""Numbers that backups of points may write before they are recorded: fewer waste the threads, more
+take memory."""
 
 
 def _resized(array: Any, size: int, blank: Any = None) -> Any:
@@ -120,9 +113,13 @@ class Bounds:
     threads
         How many share the work; results do not depend on it.
     few
-        Plans of a cell that are all looked at, see `kernels.arrange`.
+        Plans of a cell that are all looked at, see `kernels.arrange`: to find the best leaders of
+        so many would cost as much.
     informed
         Whether to bound values from above by sets of contexts, or by single ones.
+    share
+        Of the memory limit, what bounds from sets may take, and half of it the policies that ask no
+        questions.
 
     Attributes
     ----------
@@ -147,10 +144,11 @@ class Bounds:
     """
 
     def __init__(
-        self, model: LatentMDP, clock: PlanningClock, threads: int | None, few: float = FEW,
-        informed: bool = True,
+        self, model: LatentMDP, clock: PlanningClock, threads: int | None, few: float = 32.0,
+        informed: bool = True, share: float = 0.2,
     ) -> None:  # fmt: skip
-        self.quotient = quotient(model, _SHARE * min(clock.memory, 2.0**35))
+        room = share * min(clock.memory, 2.0**35)
+        self.quotient = quotient(model, room)
         model = self.quotient.model
         self.model, self.check, self.threads, self.few = model, clock.check, threads, few
         self.kept: list[Integers] = []
@@ -169,11 +167,12 @@ class Bounds:
         self._informed = informed
         self._informing = 1.0, 0.0  # of the last: work of what was expected, seconds of its work
         self._sets = InformedSets(
-            problem, self.reference, self.best, starts, _SHARE * min(clock.memory, 2.0**35), check,
-            self._share,
+            problem, self.reference, self.best, starts, room, check, self._share
         )  # fmt: skip
-        self._memory, self._most_outcomes = clock.memory, int(np.diff(problem.starts).max())
-        self.first_actions, *policies = self._first_policies(flat, q, least)
+        self._most_outcomes = int(np.diff(problem.starts).max())
+        self.first_actions, *policies = self._first_policies(
+            flat, q, least, 0.5 * share * clock.memory
+        )
         lowest = max(float(least.min()), float(policies[0].min()))
         self.magnitude = max(float(np.abs(self.best).max()), -lowest) + hidden
         self._least_rise = 1e-13 * self.magnitude
@@ -226,8 +225,12 @@ class Bounds:
     def _spans(self, n: int) -> list[tuple[int, int]]:
         return blocks(n, max(1, -(-n // (8 * thread_count(self.threads)))))
 
-    def _first_policies(self, flat: LatentMDP, q: Floats, least: Floats) -> tuple[Any, ...]:
+    def _first_policies(
+        self, flat: LatentMDP, q: Floats, least: Floats, memory: float, looks: float = 1e8
+    ) -> tuple[Any, ...]:
         """Memoryless policies: one for all contexts, and those that are best in single ones.
+
+        As many as so much memory allows, and looks at outcomes, a fraction of a second.
 
         Their actions (layers, X, K) and values (K, layers x all classes), and of every class the
         policy that is best for it alone, 0 if that is not among them.
@@ -243,8 +246,8 @@ class Bounds:
         pairs = state.size * problem.layers
         outcomes = 1.0 + flat.outcomes.size / problem.allowed.shape[1]
         cost = outcomes * (problem.layers if problem.ends else 500.0)
-        room = 0.5 * _SHARE * self._memory / (8.0 * pairs)
-        n = int(min(model.n_contexts, max(2.0, _FIRST_LOOKS / cost), max(2.0, room)))
+        room = memory / (8.0 * pairs)
+        n = int(min(model.n_contexts, max(2.0, looks / cost), max(2.0, room)))
         heaviest = np.argsort(-model.weights, kind="stable")[:n]
         of_class = problem.first[:-1] + lumping.classes[lumping.leaders][:, heaviest].T
         actions = np.concatenate([joint[:, :, None], alone[:, of_class].swapaxes(1, 2)], axis=2)
@@ -316,7 +319,7 @@ class Bounds:
             return self.problem.layers - 1
         if self.problem.discount == 1.0:
             return _DEEPEST
-        steps = math.ceil(math.log(_DEPTH_SHARE) / math.log(self.problem.discount))
+        steps = math.ceil(-math.log(_DEEPEST) / math.log(self.problem.discount))
         return min(max(1, steps), _DEEPEST)
 
     @property
@@ -402,11 +405,17 @@ class Bounds:
         n, nothing = cells.size, np.full(cells.size, -np.inf)
         return Expansion(cells, beliefs, np.ones(n), nothing, knowns, knowns, np.full(n, -1))
 
-    def refine(self, factor: float) -> None:
-        """Tell beliefs apart so many times as finely, and look at so many times as many plans."""
+    def refine(self, factor: float = 10.0) -> bool:
+        """Tell beliefs apart so many times as finely, and look at so many times as many plans.
+
+        Returns whether that can be: there is nothing finer than a float.
+        """
+        if self.resolution * np.finfo(np.float64).eps > 1.0:
+            return False
         self.resolution *= factor
         self.few *= factor
         self._rehash(self.n_points)
+        return True
 
     def expand(self, chosen: Integers, weights: Floats, actions: Integers) -> Expansion:
         """What may follow points, which are not of the last step."""
@@ -488,7 +497,7 @@ class Bounds:
         self.n_backups += chosen.size
         self.work += float(self._by_state[states].sum())
 
-    def run_trials(self, share: float) -> None:
+    def run_trials(self, share: float = 0.5) -> None:
         """Some trials from the start, each until the gap is below a share of that at the start."""
         depth = self.depth
         # So many that a call is worth it, and that the clock is looked at often enough.

@@ -19,9 +19,6 @@ from latentmdp.planning.hsvi.lumping import LumpedProblem
 LANES = 8
 """Vectors of a block, multiplied side by side: enough sums in flight to keep the processor busy."""
 
-BLANK = -1e300
-"""An entry of no plan: below all values, and finite, so that a product with 0 is 0."""
-
 
 class Tables(NamedTuple):
     """What does not change: the problem, and its first bounds."""
@@ -420,7 +417,8 @@ def insert(store, head, owner, item, gain, vectors, i, inverse, width):
             blocks.gain[block, lane] = 0.0
         for c in range(width):
             for lane in range(LANES):
-                blocks.entry[block * widest + c, lane] = 0.0 if inverse else BLANK
+                # Of no plan: below all values, and finite, so that a product with 0 is 0.
+                blocks.entry[block * widest + c, lane] = 0.0 if inverse else -1e300
     lane = blocks.fill[block]
     blocks.fill[block] += 1
     blocks.item[block, lane], blocks.gain[block, lane] = item, gain

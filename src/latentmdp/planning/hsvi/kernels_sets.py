@@ -11,11 +11,6 @@ NOTHING = 1e-12
 """A share of a mass that rounding may leave of it."""
 
 
-MOST_LAYERS = 16
-"""Distinct probabilities of an outcome whose layers are listed once for all sets: with more, there
-is little to share."""
-
-
 class Sets(NamedTuple):
     """Sets of classes by state, with an upper bound at the reference belief of each.
 
@@ -207,10 +202,11 @@ def interpolate(sets, layer, i, rest, width, count, room):
 
 
 @njit(**KERNEL)
-def back_up_grids(start, stop, problem, sets, layer, later, ends, chosen, out, room):
+def back_up_grids(start, stop, problem, sets, layer, later, ends, known, chosen, out, room):
     """Write the backups of the grid points of the sets chosen[start:stop] to out, as `value[0]`.
 
     Points at which a class of the set has no mass are points of smaller sets: they must be there.
+    With `known`, what they earn if the context were known, in place of backups.
     """
     A = problem.allowed.shape[1]
     belief, mass, classes, x = room.belief, room.mass, room.classes, room.sums
@@ -228,11 +224,14 @@ def back_up_grids(start, stop, problem, sets, layer, later, ends, chosen, out, r
         x[0] = n
         place = sets.grid[i]
         while True:
-            inner = True
+            inner, alone = True, 0.0
             for d in range(count):
                 belief[classes[d]] = (x[d] - (x[d + 1] if d + 1 < count else 0)) / n
                 inner = inner and belief[classes[d]] > 0.0
-            if not inner:
+                alone += belief[classes[d]] * sets.best[layer, problem.first[s] + classes[d]]
+            if known:
+                out[place] = alone
+            elif not inner:
                 out[place] = set_bound(sets, problem, layer, s, belief, room)
             else:
                 best, over = -np.inf, True
@@ -266,11 +265,12 @@ def back_up_grids(start, stop, problem, sets, layer, later, ends, chosen, out, r
 def list_layers(problem, reference, starts, value, words):
     """The layers of each outcome's pattern: their rising values, and the classes at or above each.
 
-    Fills starts (n + 1,), value (n MOST_LAYERS,) and words (n MOST_LAYERS, words). An outcome has
-    none listed if its classes move, or if there would be more than `MOST_LAYERS`.
+    Fills starts (n + 1,), value (n most,) and words (n most, words). An outcome has none listed if
+    its classes move, or if there would be more than `most`: then there is little to share.
     """
     A, total = problem.allowed.shape[1], 0
-    levels = np.empty(MOST_LAYERS + 1)
+    most = value.shape[0] // max(problem.next_state.shape[0], 1)
+    levels = np.empty(most + 1)
     starts[0] = 0
     for row in range(problem.starts.shape[0] - 1):
         x = row // A
@@ -284,14 +284,14 @@ def list_layers(problem, reference, starts, value, words):
                 is_new = p > 0.0
                 for j in range(count):
                     is_new = is_new and abs(levels[j] - p) > NOTHING * p
-                if is_new and count <= MOST_LAYERS:
+                if is_new and count <= most:
                     j = count
                     while j > 0 and levels[j - 1] > p:
                         levels[j] = levels[j - 1]
                         j -= 1
                     levels[j] = p
                     count += 1
-            if straight and count <= MOST_LAYERS:
+            if straight and count <= most:
                 for j in range(count):
                     value[total], words[total, :] = levels[j], np.uint64(0)
                     for c in range(width):
@@ -403,37 +403,6 @@ def push(problem, k, width, belief, mass):
         mass[problem.target[shift + c]] += u
         total += u
     return total
-
-
-@njit(**KERNEL)
-def known_grids(problem, sets, layer, out, room):
-    """Fill the grid points of out, as `value[0]`, with what they earn if the context were known."""
-    x, classes = room.sums, room.classes
-    for i in range(sets.state.shape[0]):
-        n, count, first = sets.cells[i], 0, problem.first[sets.state[i]]
-        if n == 0:
-            continue
-        for c in range(problem.width[sets.state[i]]):
-            if sets.words[i, c >> 6] >> np.uint64(c & 63) & np.uint64(1):
-                classes[count] = c
-                count += 1
-        for d in range(count + 1):
-            x[d] = 0
-        x[0] = n
-        place = sets.grid[i]
-        while True:
-            out[place] = 0.0
-            for d in range(count):
-                b = (x[d] - (x[d + 1] if d + 1 < count else 0)) / n
-                out[place] += b * sets.best[layer, first + classes[d]]
-            place += 1
-            d = count - 1
-            while d > 0 and x[d] == x[d - 1]:
-                x[d] = 0
-                d -= 1
-            if d == 0:
-                break
-            x[d] += 1
 
 
 @njit(**KERNEL)

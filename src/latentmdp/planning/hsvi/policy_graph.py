@@ -16,9 +16,6 @@ from latentmdp.planning.hsvi.bounds import Bounds
 from latentmdp.planning.hsvi.nodes import Nodes, actions_of, alpha_policy, reached, vectors_of
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph
 
-_NODES_AT_ONCE = 4096
-"""Nodes whose links are named together: enough for numpy, few enough for memory."""
-
 
 def earned_by_context(bounds: Bounds, plans: Integers) -> Floats:
     """What plans (n,) of the first states (n,) earn in each context, (M,)."""
@@ -83,13 +80,18 @@ class _Numbers:
         return np.searchsorted(self._codes, self._code(groups, plans))
 
 
-def _followers(bounds: Bounds, nodes: Nodes, numbers: _Numbers, actions: Indices) -> Indices:
-    """The nodes that follow each outcome of the model's table, of all nodes with a plan."""
+def _followers(
+    bounds: Bounds, nodes: Nodes, numbers: _Numbers, actions: Indices, at_once: int = 4096
+) -> Indices:
+    """The nodes that follow each outcome of the model's table, of all nodes with a plan.
+
+    So many nodes are done together: enough for numpy, few enough for memory.
+    """
     model, problem, plans = bounds.model, bounds.problem, bounds.plans
     S, table = model.n_states, model.outcomes
     linked, parts = np.flatnonzero(nodes.plans >= 0), [np.empty(0, np.int32)]
-    for begin in range(0, linked.size, _NODES_AT_ONCE):
-        some = linked[begin : begin + _NODES_AT_ONCE]
+    for begin in range(0, linked.size, at_once):
+        some = linked[begin : begin + at_once]
         rows = nodes.states[some] * model.n_actions + actions[some]
         source, outcomes = segments(table.starts, rows)
         followers = np.full(source.size, -1, np.int32)

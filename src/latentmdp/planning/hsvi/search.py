@@ -1,6 +1,6 @@
 """Heuristic search for points at which backups move the bounds at the start [smith2005].
 
-Rounds are of two kinds. *Trials* are those of HSVI and SARSOP [kurniawati2008]: one path deep
+Rounds are of three kinds. *Trials* are those of HSVI and SARSOP [kurniawati2008]: one path deep
 under the action of the best upper bound, to the outcome with the largest (chance) x (gap), and both
 bounds are backed up on the way back. They move both bounds where few actions lead along few paths.
 A *sweep* is a trial with many points at once:
@@ -12,9 +12,9 @@ A *sweep* is a trial with many points at once:
               plans before them;
     prune     put plans and points where they are found quickly, and drop those of no use.
 
-Which kind is next is measured: that which lowered the logarithm of the gap more for its work, and
-now and then the other. Before a round, the bounds from sets of contexts (`sets`) may be made anew,
-with several times as much work.
+The third makes the bounds from *sets* of contexts (`sets`) anew, with several times as much work,
+and backs both bounds up at all points there are. Which kind is next is measured: that which lowered
+the logarithm of the gap more for its work, and now and then another.
 """
 
 from __future__ import annotations
@@ -40,22 +40,15 @@ _RETRY, _MEMORY = 6.0, 0.75
 """A kind of round is tried again after so many times its work was spent on others, or after longer
 where it did not pay; and what the rounds of a kind have brought fades by this factor."""
 
-_TARGET = 0.5
-"""A trial ends where the gap is below this share of that at the start, seen from there."""
-
 _LAST_SHARE = 0.9
 """Share of the time left that a sweep may take by what is expected of it."""
 
-_TRIALS_SHARE, _SETS_SHARE = 0.1, 0.5
-"""Shares of all work so far that a round of trials takes, and that better bounds from sets may."""
+_TRIALS_SHARE = 0.1
+"""Share of all work so far that a round of trials takes: less may bring nothing by chance."""
 
 _ALLOTMENT = 0.7
 """In a sweep, a step gets points in proportion to this power of its total excess: 1 would starve
 the late steps, from which the bounds of the early ones are backed up, 0 would ignore the gap."""
-
-_REFINEMENT, _FINEST_RESOLUTION = 10.0, 1e15
-"""When a round finds and moves nothing, beliefs are told apart ten times as finely, up to a float's
-precision."""
 
 
 class NothingLeft(LimitReached):
@@ -75,12 +68,12 @@ class _Kind:
         """How much the logarithm of the gap would fall for each unit of work of the next round."""
         return self._brought / max(self._spent, 1.0)
 
-    def note(self, brought: float, work: float, growth: float, best_rate: float) -> None:
-        """Note a round of this kind; the next is so many times as large.
+    def note(self, brought: float, work: float, following: float, best_rate: float) -> None:
+        """Note a round of this kind, and the work of the following one.
 
         After one that brought much less than others have, the next is waited for twice as long.
         """
-        self.cost, self.waited = growth * work, 0.0
+        self.cost, self.waited = following, 0.0
         self._brought = _MEMORY * self._brought + brought
         self._spent = _MEMORY * self._spent + self.cost
         pays = brought > 0.3 * best_rate * work
@@ -101,9 +94,9 @@ class HeuristicSearch:
     def _begin(self) -> None:
         self._count, self._spare = _WIDTH, 2.0
         self._pace = np.zeros(self.bounds.problem.layers)  # seconds of a backup in each layer
-        # Seconds and backups of the last sweep, and points that the next one will add, about.
-        self._last_sweep, self._last_backups, self._added = 0.0, 0, 1.0
-        self._kinds = {"trials": _Kind(), "sweep": _Kind()}
+        # Seconds and points of the last sweep, and points that the next one will add, about.
+        self._last_sweep, self._last_points, self._added = 0.0, 0, 1.0
+        self._kinds = {"sets": _Kind(), "trials": _Kind(), "sweep": _Kind()}
 
     def start(self, weights: Floats) -> None:
         """Go on with other weights of the contexts; what was found so far is kept."""
@@ -113,12 +106,14 @@ class HeuristicSearch:
     def round(self) -> None:
         """One round: sample, back up, prune."""
         bounds = self.bounds
-        self._inform()
         kind = self._next_kind()
         lower, upper = bounds.best_lower, bounds.best_upper
         before = bounds.n_points, bounds.n_plans, bounds.work
         if kind == "trials":
             self._run_trials()
+        elif kind == "sets":
+            bounds.inform()
+            self.back_up([bounds.start_points], everywhere=True)
         else:
             self._sweep()
         self.prune()
@@ -128,42 +123,22 @@ class HeuristicSearch:
         self.clock.record(bounds.best_lower, bounds.best_upper)
         rise, fall = bounds.best_lower - lower, upper - bounds.best_upper
         self._measure(kind, upper - lower, rise, fall, bounds.work - before[2])
-        if rise + fall <= 0.0 and (bounds.n_points, bounds.n_plans) == before[:2]:
-            if bounds.resolution > _FINEST_RESOLUTION:
-                raise NothingLeft("stopped: no belief is left that would move the bounds")
-            bounds.refine(_REFINEMENT)
-
-    def _inform(self) -> None:
-        """Better bounds from sets, if they take a share of all work and of the time left at most.
-
-        What they bring shows only after backups, so it is not measured.
-        """
-        bounds, clock = self.bounds, self.clock
-        while bounds.may_inform and bounds.informing_work <= _SETS_SHARE * bounds.work:
-            if bounds.informing_seconds > _SETS_SHARE * clock.remaining:
-                break
-            bounds.inform()
-            bounds.keep_better()
-            clock.record(bounds.best_lower, bounds.best_upper)
+        same = rise + fall <= 0.0 and (bounds.n_points, bounds.n_plans) == before[:2]
+        if same and kind != "sets" and not bounds.refine():
+            raise NothingLeft("stopped: no belief is left that would move the bounds")
 
     def _sweep(self) -> None:
-        """A sweep; the last one before the time limit has as many points as end in time.
-
-        It backs up the upper bound at all of them: that is worth it once, as at most points of
-        before it falls little from sweep to sweep.
-        """
+        """A sweep; the last one before the time limit has as many points as end in time."""
         bounds, began, last = self.bounds, self.clock.seconds, self._last_sweep
         points, left = bounds.n_points, self.clock.remaining
         # Looking for plans among those of n points takes sqrt(n) in part: n^1.25 in all.
-        is_last = 0.0 < left < (1.0 + _GROWTH) * _GROWTH**1.25 * last
-        if is_last:
+        if 0.0 < left < 2.0 * _GROWTH**1.25 * last:
             # No two more of twice as many: all points that one can have are added now.
-            possible = 0.5 * (left / last) ** (1.0 / 1.25) * self._last_backups
+            possible = (left / last) ** (1.0 / 1.25) * self._last_points
             self._count *= max(possible - points, 0.0) / self._added
-        visited = self.sample()
-        self._last_backups = self.back_up(visited, everywhere=is_last)
+        self.back_up(self.sample())
         self._added = max(_GROWTH * (bounds.n_points - points), 1.0)
-        self._last_sweep = self.clock.seconds - began
+        self._last_sweep, self._last_points = self.clock.seconds - began, bounds.n_points
 
     def _run_trials(self) -> None:
         """Trials that take a share of all work so far: a few may bring nothing by chance."""
@@ -171,7 +146,7 @@ class HeuristicSearch:
         most = (1.0 + _TRIALS_SHARE) * bounds.work
         while True:
             before = bounds.n_plans, bounds.n_points
-            bounds.run_trials(_TARGET)
+            bounds.run_trials()
             if bounds.work >= most or before == (bounds.n_plans, bounds.n_points):
                 break
             self.prune()
@@ -180,8 +155,12 @@ class HeuristicSearch:
     def _next_kind(self) -> str:
         """The kind of round that has brought more, or one that was not tried for long."""
         kinds = self._kinds.copy()
-        if self._last_sweep > 2.0 * self.clock.remaining:
+        left = self.clock.remaining
+        if self._last_sweep > left:
             del kinds["sweep"]
+        informing = self.bounds.informing_seconds + self._last_sweep
+        if not self.bounds.may_inform or informing > 0.5 * left:
+            del kinds["sets"]  # as much time must be left to make use of them
         for name, kind in kinds.items():
             if kind.waited >= kind.patience * kind.cost:
                 return name
@@ -194,8 +173,10 @@ class HeuristicSearch:
             each.waited += work
         best_rate = max(each.rate for each in self._kinds.values())
         brought = math.log(max(gap, left) / left)
-        growth = _GROWTH if kind == "sweep" else 1.0
-        self._kinds[kind].note(brought, max(work, 1.0), growth, best_rate)
+        following = {
+            "trials": work, "sweep": _GROWTH * work, "sets": work + self.bounds.informing_work
+        }[kind]  # fmt: skip
+        self._kinds[kind].note(brought, work, max(following, 1.0), best_rate)
         if kind == "sweep":
             self._count *= _GROWTH
             self._spare *= _GROWTH if rise > fall else 1.0 / _GROWTH
@@ -228,22 +209,20 @@ class HeuristicSearch:
             visited.append(points)
         return visited
 
-    def back_up(self, visited: list[Integers], everywhere: bool = False) -> int:
+    def back_up(self, visited: list[Integers], everywhere: bool = False) -> None:
         """Back up all plans, the last first, and the upper bounds at the visited points, or at all.
 
-        Returns how many backups it wished to make. A sweep moves the start only if it ends in time:
-        where it would not, upper bounds of points that were not visited are left out in the steps
-        that are left, and then the oldest points, which have plans already.
+        A sweep moves the start only if it ends in time: where it would not, the oldest points of
+        the steps that are left, which have plans already, are left out.
         """
         bounds, clock = self.bounds, self.clock
-        wishes = np.full(bounds.n_points, int(everywhere))  # for upper bounds: 2 is urgent
+        above = np.full(bounds.n_points, everywhere)
         for points in visited:
-            wishes[points] = 2 * bounds.problem.ends
+            above[points] |= bounds.problem.ends
         layers = bounds.points_of_layers()
-        counts = np.array([points.size + np.count_nonzero(wishes[points]) for points in layers])
-        # Seconds, if a backup takes as long as in the last sweep; it takes longer by as much as
-        # those that are done did, which count more the more they are.
-        expected = self._pace * counts
+        # Seconds, if a backup of one bound takes as long as in the last sweep; it takes longer by
+        # as much as those that are done did, which count more the more they are.
+        expected = self._pace * [points.size + above[points].sum() for points in layers]
         total, done, took = float(expected.sum()), 0.0, 0.0
         for t, points in reversed(list(enumerate(layers))):
             began, share = clock.seconds, 1.0
@@ -251,21 +230,15 @@ class HeuristicSearch:
                 slowness = (0.1 * total + took) / (0.1 * total + done)
                 left = slowness * float(expected[: t + 1].sum())
                 share = min(1.0, _LAST_SHARE * clock.remaining / left)
-            room = math.ceil(share * counts[t])
-            some = points[max(points.size - room, 0) :]
-            wished = np.argsort(-wishes[some], kind="stable")[: np.count_nonzero(wishes[some])]
-            above = np.zeros(some.size, np.bool_)
-            above[wished[: room - some.size]] = True
-            bounds.back_up(some, above)
+            some = points[points.size - math.ceil(share * points.size) :]
+            bounds.back_up(some, above[some])
             bounds.arrange_grown()
-            backups = max(float(some.size + above.sum()), 1.0)
-            done += self._pace[t] * backups
-            took += clock.seconds - began
-            self._pace[t] = (clock.seconds - began) / backups
+            backups, seconds = float(some.size + above[some].sum()), clock.seconds - began
+            done, took = done + self._pace[t] * backups, took + seconds
+            self._pace[t] = seconds / max(backups, 1.0)
         if not bounds.problem.ends:  # all of them are one layer: now along the walk, the last first
             for points in reversed(visited):
                 bounds.back_up(points, np.ones(points.size, np.bool_))
-        return int(counts.sum())
 
     def prune(self) -> None:
         """Arrange what has grown much, and drop plans that nothing leads to any more."""

@@ -35,15 +35,9 @@ from latentmdp.planning.hsvi import kernels_sets as kernels
 from latentmdp.planning.hsvi.kernels_sets import Room, Sets, make_room
 from latentmdp.planning.hsvi.lumping import LumpedProblem
 
-_FIRST_WORK, MORE_WORK, _ENTRIES, _ENTRIES_OF_A_SET = 1e5, 4.0, 10.0, 4
-"""Work of the first bounds, a few thousandths of a second, and the factor by which it grows; how
-many successors of sets take as long as one interpolation on a grid; and for how many of them there
-is room for a set."""
-
-_SWEEPS, _LEFT, _MOST_CELLS = 50, 1e-6, 256
-"""Without an end: sweeps at most, and the share of the largest value whose change ends them. Every
-sweep is a bound, and points gain more than the last of them. A side of a grid has so many cells at
-most: the error of an interpolation falls with their square."""
+_ENTRIES, _ENTRIES_OF_A_SET = 10.0, 4
+"""How many successors of sets take as long as one interpolation on a grid; and for how many of them
+there is room for a set: more would leave room unused, fewer would list fewer sets."""
 
 
 class _Listed(NamedTuple):
@@ -82,6 +76,15 @@ class InformedSets:
         Bytes that may be taken.
     check, run
         Called now and then, and may raise to stop; runs a kernel over items by threads.
+    first_work, growth
+        Work of the first bounds, a few thousandths of a second, and the factor by which it grows.
+    sweeps, left
+        Without an end: sweeps at most, and the share of the largest value whose change ends them.
+        Every sweep is a bound, and points gain more than the last of them.
+    most_cells
+        Of a side of a grid: the error of an interpolation falls with their square.
+    most_layers
+        Distinct probabilities of an outcome whose layers are listed once for all sets.
 
     Attributes
     ----------
@@ -93,17 +96,21 @@ class InformedSets:
 
     def __init__(
         self, problem: LumpedProblem, reference: Floats, best: Floats, states: Integers,
-        memory: float, check: Callable[[], None], run: RunInBlocks,
+        memory: float, check: Callable[[], None], run: RunInBlocks, *, first_work: float = 1e5,
+        growth: float = 4.0, sweeps: int = 50, left: float = 1e-6, most_cells: int = 256,
+        most_layers: int = 16,
     ) -> None:  # fmt: skip
         self.problem, self.reference, self.best, self._states = problem, reference, best, states
         self._check, self._run = check, run
-        self._sweeps = problem.layers if problem.ends else _SWEEPS
+        self._growth, self._most_cells, self._most_layers = growth, most_cells, most_layers
+        self._sweeps = problem.layers if problem.ends else sweeps
+        self._enough = left * float(np.abs(best).max())
         self._widest = int(problem.width.max())
         self._n_words = -(-self._widest // 64)
         a_set = 8.0 * (problem.layers + 2 + self._n_words + 2 * problem.allowed.shape[1])
         self._most_entries = memory / (12.0 + a_set / _ENTRIES_OF_A_SET)
         self._most_points = memory / (8.0 * problem.layers)
-        self.work, self.is_whole = _FIRST_WORK, False
+        self.work, self.is_whole = first_work, False
         self._layers: tuple[Any, ...] | None = None
         self._listed: _Listed | None = None
         self._all_listed = False
@@ -131,7 +138,7 @@ class InformedSets:
         grids = self._grids(self._listed, work)
         while True:  # so much that something will be new
             self.is_whole = self._all_listed and grids.is_finest
-            self.work *= MORE_WORK
+            self.work *= self._growth
             finer = self._grids(self._listed, self.work)
             if self.is_whole or not self._all_listed or (finer.cells != grids.cells).any():
                 break
@@ -159,9 +166,10 @@ class InformedSets:
         child, weight = np.empty(entries, np.int32), np.empty(entries)
         if self._layers is None:
             n_outcomes = problem.next_state.size
+            room = max(n_outcomes, 1) * self._most_layers
             self._layers = (
-                np.empty(n_outcomes + 1, np.int64), np.empty(n_outcomes * kernels.MOST_LAYERS),
-                np.empty((n_outcomes * kernels.MOST_LAYERS, n_words), np.uint64),
+                np.empty(n_outcomes + 1, np.int64), np.empty(room),
+                np.empty((room, n_words), np.uint64),
             )  # fmt: skip
             kernels.list_layers(problem, self.reference, *self._layers)
         n, expanded = kernels.list_sets(
@@ -192,13 +200,14 @@ class InformedSets:
         for t in range(layers):
             self._check()
             self._run(kernels.known_values, n, problem, sets, rows, t)
-            kernels.known_grids(problem, sets, t, value[t], self.make_room(sets))
-        enough, swept = _LEFT * float(np.abs(self.best).max()), 0
+            for each in of_sizes:
+                self._run_grids(sets, t, t, False, True, each, value[t])
+        swept = 0
         for t in range(layers - 1, -1, -1):
-            for _ in range(1 if problem.ends else _SWEEPS):
+            for _ in range(1 if problem.ends else self._sweeps):
                 self._check()
                 swept += 1
-                if self._sweep(sets, t, graph, of_sizes) <= enough:
+                if self._sweep(sets, t, graph, of_sizes) <= self._enough:
                     break
         outcomes = np.diff(problem.starts[::A])[state]
         points = np.diff(np.append(grids.first, grids.points))
@@ -215,17 +224,22 @@ class InformedSets:
             looks = work / self._sweeps / len(by_size) / float(outcomes[of_size].sum())
             room = self._most_points / len(by_size) / int(of_size.sum())
             n = 1
-            while n < _MOST_CELLS and math.comb(n + d, d - 1) <= min(looks, room):
+            while n < self._most_cells and math.comb(n + d, d - 1) <= min(looks, room):
                 n += 1
-            is_finest = is_finest and (n == _MOST_CELLS or math.comb(n + d, d - 1) > room)
+            is_finest = is_finest and (n == self._most_cells or math.comb(n + d, d - 1) > room)
             if n < d:  # nor have larger sets
                 is_finest = is_finest and math.comb(2 * d - 1, d - 1) > room
                 break
             cells[of_size], counts[of_size] = n, math.comb(n + d - 1, d - 1)
         return _Grids(cells, np.cumsum(counts) - counts, int(counts.sum()), is_finest)
 
-    def _back_up_grids(self, start: int, stop: int, *arguments: Any) -> None:
-        kernels.back_up_grids(start, stop, *arguments, self.make_room(arguments[1]))
+    def _run_grids(self, sets: Sets, *arguments: Any) -> None:
+        """Run `kernels.back_up_grids` for sets, the last but one of its arguments, by threads."""
+
+        def run(start: int, stop: int) -> None:
+            kernels.back_up_grids(start, stop, self.problem, sets, *arguments, self.make_room(sets))
+
+        self._run(run, arguments[-2].size)
 
     def _sweep(self, sets: Sets, t: int, graph: tuple[Any, ...], of_sizes: list[Integers]) -> float:
         """Back up all sets, then grids, small ones first; the largest change without an end."""
@@ -236,9 +250,7 @@ class InformedSets:
         change = float(kernels.back_up_sets(0, (graph[2].size - 1) // A, *graph, after, value[t]))
         for of_size in of_sizes:
             out = value[t] if problem.ends else value[t].copy()
-            self._run(
-                self._back_up_grids, of_size.size, problem, sets, t, later, is_last, of_size, out
-            )
+            self._run_grids(sets, t, later, is_last, False, of_size, out)
             if not problem.ends:
                 change = max(change, float((value[t] - out).max(initial=0.0)))
                 value[t] = out
