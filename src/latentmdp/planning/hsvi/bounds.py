@@ -172,7 +172,7 @@ class Bounds:
             problem, self.reference, self.best, starts, _SHARE * min(clock.memory, 2.0**35), check,
             self._share,
         )  # fmt: skip
-        self._memory, self._most_outcomes = clock.memory, int(np.diff(problem.starts).max())
+        self.memory, self._most_outcomes = clock.memory, int(np.diff(problem.starts).max())
         self.first_actions, *policies = self._first_policies(flat, q, least)
         lowest = max(float(least.min()), float(policies[0].min()))
         self.magnitude = max(float(np.abs(self.best).max()), -lowest) + hidden
@@ -243,7 +243,7 @@ class Bounds:
         pairs = state.size * problem.layers
         outcomes = 1.0 + flat.outcomes.size / problem.allowed.shape[1]
         cost = outcomes * (problem.layers if problem.ends else 500.0)
-        room = 0.5 * _SHARE * self._memory / (8.0 * pairs)
+        room = 0.5 * _SHARE * self.memory / (8.0 * pairs)
         n = int(min(model.n_contexts, max(2.0, _FIRST_LOOKS / cost), max(2.0, room)))
         heaviest = np.argsort(-model.weights, kind="stable")[:n]
         of_class = problem.first[:-1] + lumping.classes[lumping.leaders][:, heaviest].T
@@ -292,17 +292,16 @@ class Bounds:
         hidden = model.initial_bonus
         self.constant = 0.0 if hidden is None else float(weights @ hidden)
         states = np.flatnonzero(model.initial.any(axis=0))
-        joint = weights[:, None] * model.initial
-        self.start_weights = joint.sum(axis=0)[states]
+        first = model.initial[:, states]
+        joint = weights[:, None] * first
+        self.start_weights = joint.sum(axis=0)
         # In a state that the weights exclude, all contexts count alike: a policy must begin there.
-        excluded = states[self.start_weights <= 0.0]
-        joint[:, excluded] = model.initial[:, excluded]
-        chances = joint.sum(axis=0)
+        excluded = self.start_weights <= 0.0
+        joint[:, excluded] = first[:, excluded]
+        joint /= joint.sum(axis=0)
         beliefs = np.zeros((states.size, self.store.points.belief.shape[1]))
-        for belief, s in zip(beliefs, states.tolist()):
-            belief[: self.problem.width[lumping.state[s]]] = lumping.push(
-                s, joint[:, s] / chances[s]
-            )
+        for belief, s, mass in zip(beliefs, states.tolist(), joint.T):
+            belief[: self.problem.width[lumping.state[s]]] = lumping.push(s, mass)
         self.start_states = states
         found = self.beliefs_in(lumping.state[states], beliefs)
         self.start_points = self.locate(found, resolution=1e15)
