@@ -185,7 +185,7 @@ def test_frequencies_are_those_of_the_table(seed):
     context = logs.contexts[steps.episode]
     seen = np.bincount(place * M + context, minlength=model.outcomes.size * M).reshape(-1, M)
     visits = np.bincount(row * M + context, minlength=S * model.n_actions * M).reshape(-1, M)
-    expected = visits[model.outcomes.rows()] * model.outcomes.probs()
+    expected = visits[model.outcomes.rows()] * model.outcomes.probs
     assert (seen[expected == 0.0] == 0).all()
     common = expected >= 5.0
     statistic = ((seen - expected)[common] ** 2 / expected[common]).sum()

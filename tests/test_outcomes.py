@@ -123,7 +123,7 @@ def test_successors_against_brute_force(pair):
         assert (np.diff(states) > 0).all()
         expected = np.flatnonzero(model.transitions[:, row // A, row % A].any(axis=0))
         np.testing.assert_array_equal(states, expected)
-        close(found.probs()[here].T, model.transitions[:, row // A, row % A][:, states])
+        close(found.probs[here].T, model.transitions[:, row // A, row % A][:, states])
     assert not found.reward.any()
 
 
@@ -136,18 +136,18 @@ def test_informative_outcomes_against_brute_force(pair):
     for row in range(table.starts.size - 1):
         groups: dict[tuple, list] = {}
         for k in range(table.starts[row], table.starts[row + 1]):
-            share = table.probs()[k] / table.probs()[k].sum()
+            share = table.probs[k] / table.probs[k].sum()
             n = int(table.next_state[k])
             group = next(
                 (g for g in groups if g[0] == n and np.abs(np.array(g[1]) - share).max() < 1e-9),
                 (n, tuple(share)),
             )
-            groups.setdefault(group, []).append(table.probs()[k])
+            groups.setdefault(group, []).append(table.probs[k])
         here = slice(*found.starts[row : row + 2])
         assert len(groups) == here.stop - here.start
         merged = sorted((n, *np.sum(probs, axis=0)) for (n, _), probs in groups.items())
         mine = sorted(
-            (int(n), *probs) for n, probs in zip(found.next_state[here], found.probs()[here])
+            (int(n), *probs) for n, probs in zip(found.next_state[here], found.probs[here])
         )
         close(np.array(mine), np.array(merged))
 
@@ -169,7 +169,7 @@ def test_numbers_of_outcomes(pair):
     np.testing.assert_array_equal(table.find(keys, S, Z), np.arange(table.size))
     others = np.setdiff1d(np.arange(S * model.n_actions * S * Z), keys)
     assert (table.find(others, S, Z) == -1).all()
-    close(row_sums(table, table.probs())[model.allowed.ravel()], 1.0)
+    close(row_sums(table, table.probs)[model.allowed.ravel()], 1.0)
     close(dense_joint(table, model.dimensions), model.packed())
 
 
@@ -183,7 +183,7 @@ def test_sparse_matrices_say_the_same(pair):
     steps = outcomes_from_matrices(matrices, dense.allowed)
     expected = outcomes_from_arrays(T, np.ones((M, S, A, 1)))
     np.testing.assert_array_equal(steps.next_state, expected.next_state)
-    close(steps.probs(), expected.probs())
+    close(steps.probs, expected.probs)
     if dense.reward_model == "state-action":
         R = np.moveaxis(dense.reward_probs, 0, -1).reshape(S * A, Z, M)
         close(dense_joint(with_rewards(steps, R), dense.dimensions), dense.packed())
@@ -375,7 +375,7 @@ def test_large_tables_are_checked_part_by_part(at_once, monkeypatch):
         (1.5, rf"probs\[{last}, 3\] is 1.5: probabilities lie in"),
         (0.9, rf"the row of context 3, state {s}, action {a} sums to .*, must sum to 1"),
     ):
-        probs = table.probs().copy()
+        probs = table.probs.copy()
         probs[last, 3] = wrong
         with pytest.raises(ValueError, match=message):
             check_outcomes(table.having(probs), **sizes)

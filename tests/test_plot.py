@@ -139,7 +139,7 @@ def test_groups_show_what_tells_contexts_apart():
     model = sized(3, 4)
     axes = drawn(lm.plot.groups(model, most=1))
     dots = np.array([dot.get_offsets()[0, 0] for dot in axes.collections[:3]])
-    widest = np.ptp(np.concatenate([model.initial.T, model.outcomes.probs()]), axis=1).max()
+    widest = np.ptp(np.concatenate([model.initial.T, model.outcomes.probs]), axis=1).max()
     assert np.ptp(dots) == pytest.approx(widest)
 
 
@@ -163,3 +163,20 @@ def test_no_file_and_no_figure_is_left(tmp_path, monkeypatch):
     lm.plot.groups(sized(2, 2))
     assert list(tmp_path.iterdir()) == []
     assert pyplot.get_fignums() == []
+
+
+def test_picture_draws_what_says_most(tmp_path):
+    model = sized(2, 3)
+    plan = lm.QMDP().plan(model)
+    run = lm.LUCRL().run(model, 30, rng=0)
+    for result, label in (
+        (plan, "value per episode"),
+        ({"a": plan}, "value per episode"),
+        (run, "mean return per episode"),
+        (plan.policy.session(), "probability"),
+    ):
+        assert drawn(lm.plot.picture(result)).get_ylabel() == label
+    for result in (model, plan.policy, lm.explain(model, plan.policy, 0)):
+        drawn(lm.plot.picture(result, ax=panel()))
+    with pytest.raises(TypeError, match="no picture of a int"):
+        lm.plot.picture(3)

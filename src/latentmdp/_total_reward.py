@@ -48,6 +48,8 @@ def require_bounded(model: LatentMDP) -> None:
     rewards = model.planning_rewards().reshape(M, rows)
     rounding = 1e-12 * float(np.abs(rewards).max(initial=0.0))
     some_earn, some_cost = bool((rewards > rounding).any()), bool((rewards < -rounding).any())
+    if not (some_earn or some_cost):
+        return
     found = components_by_context(model)
     for m, component in enumerate(found):
         inside = component.inside
@@ -148,6 +150,6 @@ def _all_may_lead(table: Outcomes, states: Flags) -> Flags:
     """The rows after which, in every context, one of some states is possible, or nothing."""
     from latentmdp.outcomes import row_sums
 
-    possible = (table.probs() > 0.0).astype(np.float64)
+    possible = (table.probs > 0.0).astype(np.float64)
     into = row_sums(table, possible, states[table.next_state].astype(np.float64))
     return np.asarray(((into > 0.0) | (row_sums(table, possible) == 0.0)).all(axis=1))

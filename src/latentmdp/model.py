@@ -36,11 +36,14 @@ from latentmdp._model_table import COLUMNS, by_name, read_model_table
 from latentmdp._total_reward import require_bounded
 from latentmdp._util import (
     Duration,
+    Factual,
     Fielded,
     Flags,
     Floats,
     Integers,
+    Worded,
     arrays,
+    extent,
     names,
     validation,
 )
@@ -66,7 +69,7 @@ RewardModel = Literal["state-action", "transition"]
 """Whether a reward depends on (s, a), or on (s, a, s')."""
 
 
-class LatentMDP(Fielded):
+class LatentMDP(Factual, Fielded):
     """A finite mixture of MDPs over shared states and actions; immutable and validated once.
 
     Parameters
@@ -263,7 +266,7 @@ class LatentMDP(Fielded):
             S, A = possible.shape
             paid = _amounts_of(amounts, steps, (M, S, A))
             if observed:
-                occur = steps.probs() > 0.0
+                occur = steps.probs > 0.0
                 values, index = distinct_amounts(paid[occur])
                 entry, contexts = np.nonzero(occur)
                 table = outcomes_from_entries(
@@ -271,11 +274,11 @@ class LatentMDP(Fielded):
                     steps.next_state[entry].astype(np.int64),
                     index,
                     contexts,
-                    steps.probs()[occur],
+                    steps.probs[occur],
                     (M, S, A, values.size),
                 )
             else:
-                mean = row_sums(steps, steps.probs() * paid).reshape(S, A, M)
+                mean = row_sums(steps, steps.probs * paid).reshape(S, A, M)
                 hidden = np.moveaxis(mean, -1, 0)
                 extra = validation.bonus("bonus", bonus, (M, S, A))
                 bonus = hidden if extra is None else hidden + extra
@@ -329,7 +332,8 @@ class LatentMDP(Fielded):
         Notes
         -----
         Labels that are exactly the integers 0 .. n-1 stay numbers. Other integers become names in
-        rising order, strings in natural order (`bed2` before `bed10`). States are those of both
+        rising order, strings in natural order (`bed2` before `bed10`); contexts stay in the order
+        of the table, in which weights are given. States are those of both
         columns. An action is allowed in a state where the pair is listed, which must be so in every
         context or in none; a state that occurs as a next state only is terminal. Rows that agree in
         all but the probability add up.
@@ -376,7 +380,7 @@ class LatentMDP(Fielded):
         It holds the outcomes, not the horizon, the discount, the weights, first states or bonuses.
         """
         table, A = self.outcomes, self.n_actions
-        outcome, m = np.nonzero(table.probs() > 0.0)
+        outcome, m = np.nonzero(table.probs > 0.0)
         order = np.lexsort((outcome, m))
         outcome, m = outcome[order], m[order]
         s, a = np.divmod(table.rows()[outcome], A)
@@ -542,7 +546,7 @@ class LatentMDP(Fielded):
         if self.is_table:
             M, S, A, _ = self.dimensions
             paid = self.reward_values[self.outcomes.reward]
-            means = row_sums(self.outcomes, self.outcomes.probs(), paid).T.reshape(M, S, A)
+            means = row_sums(self.outcomes, self.outcomes.probs, paid).T.reshape(M, S, A)
             return np.ascontiguousarray(means)
         if self.reward_model == "transition":
             given_next = self.reward_probs @ self.reward_values
@@ -626,7 +630,7 @@ class LatentMDP(Fielded):
             table = merged._replace(reward=np.isin(merged.next_state, goals).astype(np.int32))
         else:
             worth = reached - self.reward_values[table.reward]
-            bonus = row_sums(table, table.probs() * worth[:, None])
+            bonus = row_sums(table, table.probs * worth[:, None])
             pay = {"bonus": bonus.T.reshape(self.n_contexts, self.n_states, A)}
         first = self.initial[:, goals].sum(axis=1)
         return self.replace(
@@ -680,8 +684,8 @@ class LatentMDP(Fielded):
         w, content = self.weights, dict[str, Any]()
         if self.is_table:
             table = self.outcomes.weighted(w[:, None])
-            totals = row_sums(table, table.probs())[table.rows()]
-            content["outcomes"] = table.having(table.probs() / totals)
+            totals = row_sums(table, table.probs)[table.rows()]
+            content["outcomes"] = table.having(table.probs / totals)
             content["reward_model"] = "transition"  # averages of contexts are dependent
         else:
             rewards = np.einsum("m,m...->...", w, self.reward_probs)
@@ -712,7 +716,7 @@ class LatentMDP(Fielded):
         keys, rows = np.union1d(*numbers), []
         for table, own_keys in zip(tables, numbers):
             probs = np.zeros((keys.size, table.distinct.shape[1]))
-            probs[np.searchsorted(keys, own_keys)] = table.probs()
+            probs[np.searchsorted(keys, own_keys)] = table.probs
             rows.append(probs)
         mine, theirs = rows
         return np.stack([np.abs(column[:, None] - theirs).sum(axis=0) for column in mine.T])
@@ -847,6 +851,28 @@ class LatentMDP(Fielded):
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrays.store(self, state)
 
+    def facts(self) -> dict[str, Any]:
+        """Its sizes, what it pays and what it calls things."""
+        allowed = self.allowed
+        return {
+            "contexts": self.n_contexts,
+            "states": self.n_states,
+            "actions": self.n_actions,
+            "horizon": Worded(self.horizon, str(self.duration)),
+            "discount": self.discount,
+            "outcomes": self.outcomes.size,
+            "stored_as": "outcome table" if self.is_table else "dense arrays",
+            "allowed_pairs": int(allowed.sum()),
+            "terminal_states": int(self.terminal.sum()),
+            "reward_values": self.reward_values,
+            "mean_reward_range": extent(self.mean_rewards()[:, allowed]),
+            "weights": self.weights,
+            "fingerprint": self.fingerprint()[:16],
+            "bonus_range": None if self.bonus is None else extent(self.bonus[:, allowed]),
+            **{name: getattr(self, name) for name in ("context_names", "state_names")},
+            "action_names": self.action_names,
+        }
+
     def __repr__(self) -> str:
         values = ", ".join(f"{value:g}" for value in self.reward_values[:4])
         more = ", ..." if self.n_rewards > 4 else ""
@@ -897,7 +923,7 @@ def _common_fields(
     return {
         "initial": validation.initial(arguments["initial"], M, allowed, unvisited),
         "weights": validation.weights(arguments["weights"], M),
-        "horizon": validation.horizon(arguments["horizon"]),
+        "horizon": arrays.optional_integer("horizon", arguments["horizon"]),
         "discount": discount,
         "bonus": bonus,
         "initial_bonus": validation.bonus("initial_bonus", arguments["initial_bonus"], (M,)),

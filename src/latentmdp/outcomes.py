@@ -72,15 +72,18 @@ class Outcomes(NamedTuple):
         """The table in which every outcome has a vector of its own, `probs` is (n, M)."""
         return cls(starts, next_state, reward, probs, np.arange(len(probs), dtype=np.int32))
 
-    def probs(self, outcomes: Integers | slice | None = None) -> Floats:
-        """P_m(s', z | s, a) of some outcomes, (k, M); by default of all, (n, M)."""
-        if outcomes is not None:
-            return np.asarray(self.distinct[self.pattern[outcomes]])
+    @property
+    def probs(self) -> Floats:
+        """P_m(s', z | s, a) of all outcomes, (n, M)."""
         P, M = self.distinct.shape
         if self.size == P and np.array_equal(self.pattern, np.arange(P)):
             return self.distinct
         require_memory(8.0 * self.size * M, f"{self.size:,} outcomes in {M:,} contexts")
-        return np.asarray(self.distinct[self.pattern])
+        return self.probs_of(slice(None))
+
+    def probs_of(self, outcomes: Integers | slice) -> Floats:
+        """P_m(s', z | s, a) of some outcomes, (k, M)."""
+        return np.asarray(self.distinct[self.pattern[outcomes]])
 
     def having(self, probs: Floats) -> Outcomes:
         """The table with other probabilities (n, M) of its outcomes."""
@@ -172,7 +175,7 @@ class Outcomes(NamedTuple):
         """The table without next states: one outcome for each reward, R_m(z | s, a)."""
         Z = int(self.reward.max(initial=0)) + 1
         distinct, member = np.unique(self.rows() * Z + self.reward, return_inverse=True)
-        sums = [np.bincount(member.ravel(), column, distinct.size) for column in self.probs().T]
+        sums = [np.bincount(member.ravel(), column, distinct.size) for column in self.probs.T]
         return Outcomes.each(
             _starts(distinct // Z, self.starts.size - 1),
             np.zeros(distinct.size, np.int32),
@@ -376,7 +379,7 @@ def product(successors: Outcomes, rewards: Outcomes) -> Outcomes:
             _starts(of_successor[source], successors.starts.size - 1),
             successors.next_state[source],
             rewards.reward[reward],
-            successors.probs(source) * rewards.probs(reward),
+            successors.probs_of(source) * rewards.probs_of(reward),
         )
     )
 
@@ -427,7 +430,7 @@ def _dense(what: str, table: Outcomes, cells: Integers, shape: tuple[int, ...]) 
         f"model.outcomes holds the same in {table.size:,} outcomes",
     )
     dense = np.zeros(shape)
-    dense.reshape(-1, shape[-1])[cells] = table.probs()
+    dense.reshape(-1, shape[-1])[cells] = table.probs
     return dense
 
 

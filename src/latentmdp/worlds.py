@@ -356,7 +356,7 @@ def chances_of(model: LatentMDP) -> Chances:
     number, first = numbered(table.starts, table.pattern)
     shared = table.of_rows(first)  # rows with the same probabilities have the same tables
     require_memory(12.0 * shared.size * M, f"drawing from {table.size:,} outcomes")
-    empty = row_sums(shared, shared.probs()) == 0.0
+    empty = row_sums(shared, shared.probs) == 0.0
     wrong = np.flatnonzero(empty.any(axis=1)[number] & model.allowed.ravel())
     if wrong.size:
         m, i = arrays.first_index(empty[number[wrong]].T)
@@ -376,7 +376,7 @@ def chances_of(model: LatentMDP) -> Chances:
         model.terminal,
         *alias_tables(model.weights),
         *alias_tables(model.initial[:1] if same_start else model.initial),
-        *ragged_alias_tables(arrays.read_only(shared.probs()), arrays.read_only(shared.starts)),
+        *ragged_alias_tables(arrays.read_only(shared.probs), arrays.read_only(shared.starts)),
     )
 
 

@@ -32,7 +32,7 @@ def by_table(model, actions):
         after = np.zeros_like(reached)
         for s in np.flatnonzero(reached):
             here = slice(*table.starts[s * A + action : s * A + action + 2])
-            mass = reached[s] * table.probs()[here, 0]
+            mass = reached[s] * table.probs[here, 0]
             total += mass @ model.reward_values[table.reward[here]]
             np.add.at(after, table.next_state[here], mass)
         reached = after

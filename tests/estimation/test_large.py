@@ -79,7 +79,7 @@ def test_what_no_episode_shows_is_not_allowed_and_draws_nobody(monkeypatch):
     for s in (2, 3):
         for a in range(3):
             (k,) = range(table.starts[s * 3 + a], table.starts[s * 3 + a + 1])
-            assert (table.next_state[k], table.reward[k], table.probs()[k, 0]) == (s, 0, 1.0)
+            assert (table.next_state[k], table.reward[k], table.probs[k, 0]) == (s, 0, 1.0)
 
 
 def test_a_sparse_problem_of_300_states_is_recovered():

@@ -123,7 +123,7 @@ def value_of(model, steps, s=None, belief=None) -> float:
     for a in np.flatnonzero(model.allowed[s]):
         row = s * model.n_actions + a
         later = sum(
-            value_of(model, steps - 1, int(table.next_state[k]), belief * table.probs()[k])
+            value_of(model, steps - 1, int(table.next_state[k]), belief * table.probs[k])
             for k in range(table.starts[row], table.starts[row + 1])
         )
         best = max(best, belief @ rewards[:, s, a] + model.discount * later)

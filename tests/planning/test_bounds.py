@@ -87,7 +87,7 @@ def test_a_plan_earns_its_vector_when_its_links_are_followed(seed: int) -> None:
             link = plan
             if plan >= 0 and t + 1 < model.horizon:
                 link = plans.links[plans.starts[plan] + bounds.lumping.outcome[k]]
-            total += model.discount * table.probs()[k] * earned(t + 1, table.next_state[k], link)
+            total += model.discount * table.probs[k] * earned(t + 1, table.next_state[k], link)
         return total
 
     rng = np.random.default_rng(seed)

@@ -20,7 +20,7 @@ def optimal_action_values(model, t, s, u):
         for k in range(table.starts[s * A + a], table.starts[s * A + a + 1]):
             n = int(table.next_state[k])
             if t + 1 < model.horizon and not model.terminal[n]:
-                later = optimal_action_values(model, t + 1, n, u * table.probs()[k])
+                later = optimal_action_values(model, t + 1, n, u * table.probs[k])
                 total += model.discount * max(later.values())
         found[int(a)] = total
     return found

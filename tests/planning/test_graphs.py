@@ -32,7 +32,7 @@ def test_vectors_are_the_values_of_the_nodes(horizon: int | None) -> None:
             outcomes = range(*table.starts[row : row + 2])
             links = [policy.follower(i, k) for k in outcomes]
             rest = np.array([nodes.vectors[f] if f >= 0 else np.zeros(3) for f in links])
-            probs = table.probs()[outcomes]
+            probs = table.probs[outcomes]
             expected = rewards[:, s, nodes.actions[i]] + model.discount * (probs * rest).sum(0)
             np.testing.assert_allclose(nodes.vectors[i], expected, rtol=1e-8)
 

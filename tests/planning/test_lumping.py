@@ -29,7 +29,7 @@ def assert_faithful(model: lm.LatentMDP, lumping: Lumping) -> None:
         patterns = problem.probs[problem.pattern[begin:end, None] + own]
         sums = np.zeros_like(patterns)
         for k in range(table.starts[row], table.starts[row + 1]):
-            n, p, pattern = table.next_state[k], table.probs()[k], patterns[lumping.outcome[k]]
+            n, p, pattern = table.next_state[k], table.probs[k], patterns[lumping.outcome[k]]
             j = begin + lumping.outcome[k]
             assert problem.next_state[j] == lumping.state[n]
             np.testing.assert_allclose(p * pattern.sum(), p.sum() * pattern, atol=1e-10)
@@ -162,7 +162,7 @@ def test_a_model_without_pairs_alike_stays_as_it_is(seed, contexts, zeros, bonus
     assert (problem.width == contexts).all()
     np.testing.assert_array_equal(problem.starts, table.starts)
     np.testing.assert_array_equal(problem.next_state, table.next_state)
-    np.testing.assert_array_equal(problem.probs[problem.pattern[:, None] + identity], table.probs())
+    np.testing.assert_array_equal(problem.probs[problem.pattern[:, None] + identity], table.probs)
 
 
 @given(

@@ -64,7 +64,7 @@ def shortfall(model: lm.LatentMDP, policy: lm.AlphaVectorPolicy, seed: int) -> f
             row = s * model.n_actions + a
             value, chances, followers = float(belief @ rewards[s, a]), [], []
             for k in range(table.starts[row], table.starts[row + 1]):
-                mass = belief * table.probs()[k]
+                mass = belief * table.probs[k]
                 n = int(table.next_state[k])
                 chances.append(mass.sum())
                 followers.append((n, mass / mass.sum() if mass.sum() > 0.0 else belief))

@@ -88,7 +88,7 @@ def simulated(model, phases, base, episodes):
                 action = other if beliefs[i, m] >= share else action
             actions[i] = actions_called.index(action)
             row = states[i] * model.n_actions + actions[i]
-            chances = table.probs()[table.starts[row] : table.starts[row + 1], contexts[i]]
+            chances = table.probs[table.starts[row] : table.starts[row + 1], contexts[i]]
             seen = table.starts[row] + rng.choice(chances.size, p=chances / chances.sum())
             states[i], paid[i] = table.next_state[seen], model.reward_values[table.reward[seen]]
         returns += model.discount**t * paid

@@ -325,7 +325,7 @@ def warn_of_light_classes(explorer: Explorer, min_weight: float) -> None:
 def require_deterministic(model: LatentMDP) -> None:
     """`ExplorationError` unless every context of a model has one outcome for each (s, a)."""
     table = model.outcomes
-    probs = table.probs()
+    probs = table.probs
     random = (probs > 1e-9) & (probs < 1.0 - 1e-9)  # beyond rounding
     if not random.any():
         return

@@ -562,7 +562,7 @@ def _table_model(likelihood: MixtureLikelihood, parameters: Parameters, least: i
     if unknown.size:
         stays = (unknown[:, None] * A + np.arange(A)) * S + unknown[:, None]
         keys = np.concatenate([table.keys(S, Z), stays.ravel() * Z + least])
-        probs = np.concatenate([table.probs(), np.ones((stays.size, moved.shape[1]))])
+        probs = np.concatenate([table.probs, np.ones((stays.size, moved.shape[1]))])
         order = np.argsort(keys)
         table = _table(keys[order], probs[order], (S, A, Z))
     return table
@@ -616,12 +616,12 @@ def _block_of(model: LatentMDP, part: Part, joint: bool, position: Integers) -> 
     table, Z = model.outcomes, model.n_rewards
     keys = table.keys(model.n_states, Z)
     if part == "transitions":
-        return _marginal(keys // Z, table.probs(), position)
+        return _marginal(keys // Z, table.probs, position)
     if not joint:
-        return _marginal(table.rows() * Z + table.reward, table.probs(), position)
+        return _marginal(table.rows() * Z + table.reward, table.probs, position)
     moves, move_of = np.unique(position // Z, return_inverse=True)
-    chance = _marginal(keys // Z, table.probs(), moves)[move_of]
-    both = _marginal(keys, table.probs(), position)
+    chance = _marginal(keys // Z, table.probs, moves)[move_of]
+    both = _marginal(keys, table.probs, position)
     return np.divide(both, chance, out=np.zeros_like(both), where=chance > 0.0)
 
 

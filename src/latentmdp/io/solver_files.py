@@ -92,7 +92,7 @@ class Step(NamedTuple):
 def solver_form(model: LatentMDP, *, discounted: bool, delay: int) -> SolverForm:
     """The model in either form, for a file in which an episode begins at step `delay`."""
     if model.allow_unvisited:
-        filled = row_sums(model.outcomes, model.outcomes.probs()) > 0.5
+        filled = row_sums(model.outcomes, model.outcomes.probs) > 0.5
         if not filled[model.allowed.ravel()].all() or (model.initial.sum(axis=1) <= 0.5).any():
             raise FormatError("a model with rows never visited is no POMDP: fill them first")
     H = None if discounted else model.horizon
@@ -162,7 +162,7 @@ class _Builder:
             begin, end = self.table.starts[s * A + does : s * A + does + 2]
             arrivals = zip(self.table.next_state[begin:end], self.signal[begin:end])
             targets = [self._number(int(n), int(z), later) for n, z in arrivals]
-            yield Step(node, a, np.array(targets), self.table.probs(slice(begin, end)), payoffs)
+            yield Step(node, a, np.array(targets), self.table.probs_of(slice(begin, end)), payoffs)
 
 
 def _signals(table: Outcomes) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from latentmdp._util import Flags, Floats, Integers, plural
+from latentmdp._util import Factual, Flags, Floats, Integers, plural
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs.covariates import Covariates
 from latentmdp.logs.history import JoinedStates
@@ -182,7 +182,7 @@ def spread(number: int, steps: int, held_steps: int | None = None) -> list[int]:
     return [(2 * k + 1) * number // (2 * sampled) for k in range(sampled)]
 
 
-class Logs:
+class Logs(Factual):
     """Logged episodes that are read batch by batch: `Trajectories`, or `LogFiles` on disk.
 
     Attributes
@@ -359,7 +359,7 @@ class Logs:
         means = np.divide(totals, counts, out=values.copy(), where=counts > 0.0)
         table = model.outcomes
         beyond = (means - values).reshape(S * A, Z)[table.rows(), table.reward]
-        return row_sums(table, table.probs() * beyond[:, None]).T.reshape(M, S, A)
+        return row_sums(table, table.probs * beyond[:, None]).T.reshape(M, S, A)
 
 
 _INDICES = ("state", "action", "reward index", "context")

@@ -377,7 +377,7 @@ class _Setting(NamedTuple):
         table = outcomes.next_state, outcomes.reward
         values = _features(groups["state"], model, worth, *table)[1]
         for f in values.T:
-            moments = [row_sums(outcomes, outcomes.probs() * power[:, None]) for power in (f, f**2)]
+            moments = [row_sums(outcomes, outcomes.probs * power[:, None]) for power in (f, f**2)]
             tables.append(np.stack(moments).swapaxes(1, 2))
         ranges = np.ptp(np.vstack([values, np.zeros(len(tables))]), axis=0)
         arms = has_arms(logs)

@@ -125,8 +125,8 @@ def least_value(model: LatentMDP, table: Floats, behaviour: Floats, gamma: float
     value = np.zeros((M, S))
     for t in range(horizon - 1, -1, -1):
         worth = paid + model.discount * value.T[outcomes.next_state]  # (n, M)
-        mean = row_sums(outcomes, outcomes.probs() * worth)
-        lowest = row_sums(outcomes, _lowest(outcomes.probs(), worth, rows, 1.0 / (1.0 + gamma)))
+        mean = row_sums(outcomes, outcomes.probs * worth)
+        lowest = row_sums(outcomes, _lowest(outcomes.probs, worth, rows, 1.0 / (1.0 + gamma)))
         backed = (least * mean + (1.0 - least) * lowest).T.reshape(M, S, A) + beyond
         value = (table[t if len(table) > 1 else 0] * backed).sum(axis=-1)
     begin = 0.0 if model.initial_bonus is None else model.initial_bonus

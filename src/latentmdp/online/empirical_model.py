@@ -116,11 +116,11 @@ class Counts(Result):
 
     def facts(self) -> dict[str, Any]:
         """How much was counted."""
-        visits = float(self.moves.probs().sum())
+        visits = float(self.moves.probs.sum())
         return {"contexts": len(self.initial), "visits": visits, "transitions": self.moves.size}
 
     def __repr__(self) -> str:
-        visits, contexts = self.moves.probs().sum(), plural(len(self.initial), "context")
+        visits, contexts = self.moves.probs.sum(), plural(len(self.initial), "context")
         return f"Counts({visits:.6g} visits, {self.moves.size} transitions, {contexts})"
 
     def __add__(self, other: Counts) -> Counts:
@@ -136,8 +136,8 @@ class Counts(Result):
         _, S, _, Z = self.dimensions
         next_states = S if self.reward_model == "transition" else 1
         return (
-            (self.moves.keys(S, 1), self.moves.probs()),
-            (self.payments.keys(next_states, Z), self.payments.probs()),
+            (self.moves.keys(S, 1), self.moves.probs),
+            (self.payments.keys(next_states, Z), self.payments.probs),
         )
 
     def fields(self, prefix: str = "") -> Arrays:
@@ -145,7 +145,7 @@ class Counts(Result):
         arrays_by_name: Arrays = {f"{prefix}initial": self.initial}
         for name, table in zip(_TABLES, (self.moves, self.payments)):
             arrays_by_name |= zip(
-                (f"{prefix}{name}_{column}" for column in _COLUMNS), (*table[:3], table.probs())
+                (f"{prefix}{name}_{column}" for column in _COLUMNS), (*table[:3], table.probs)
             )
         return arrays_by_name
 
@@ -204,7 +204,7 @@ class Counts(Result):
     def visits(self) -> Floats:
         """N_m(s, a) before it is clipped at one, shape (M, S, A)."""
         M, S, A, _ = self.dimensions
-        return np.ascontiguousarray(row_sums(self.moves, self.moves.probs()).T).reshape(M, S, A)
+        return np.ascontiguousarray(row_sums(self.moves, self.moves.probs).T).reshape(M, S, A)
 
     @property
     def episodes(self) -> Floats:
@@ -242,8 +242,8 @@ class Counts(Result):
     def optimistic_table(self) -> Outcomes:
         """Phat of Algorithm 1: a row sums to min(1, N_m(s, a))."""
         table = self.table()
-        short = np.minimum(1.0, row_sums(self.moves, self.moves.probs()))
-        return table.having(table.probs() * short[table.rows()])
+        short = np.minimum(1.0, row_sums(self.moves, self.moves.probs))
+        return table.having(table.probs * short[table.rows()])
 
     @classmethod
     def zero(cls, space: Space, reward_model: RewardModel = "state-action") -> Counts:
@@ -287,7 +287,7 @@ class Counts(Result):
     ) -> Counts:
         """A model whose rows count as `rows` (M, S, A) visits, its starts as `episodes` (M,)."""
         table, by_row = model.outcomes, rows.reshape(len(rows), -1).T
-        joint = table.having(by_row[table.rows()] * table.probs())
+        joint = table.having(by_row[table.rows()] * table.probs)
         initial = episodes[:, None] * model.initial
         return cls.of_table(joint, initial, space.n_rewards, reward_model)
 
@@ -315,8 +315,8 @@ def _added(
 
 def _shares(counts: Outcomes) -> Outcomes:
     """Counts as shares of their row's."""
-    totals = row_sums(counts, counts.probs())[counts.rows()]
-    shares = np.divide(counts.probs(), totals, out=np.zeros(totals.shape), where=totals > 0.0)
+    totals = row_sums(counts, counts.probs)[counts.rows()]
+    shares = np.divide(counts.probs, totals, out=np.zeros(totals.shape), where=totals > 0.0)
     return counts.having(shares)
 
 
@@ -369,7 +369,7 @@ def _counts_of_logs(logs: Trajectories, space: Space, reward_model: RewardModel)
 
 def same_contexts(counts: Counts) -> bool:
     """Whether all contexts have the same counts, so that nothing tells them apart."""
-    tables = (counts.moves.probs(), counts.payments.probs())
+    tables = (counts.moves.probs, counts.payments.probs)
     return all(bool((array == array[:, :1]).all()) for array in tables)
 
 
@@ -641,7 +641,7 @@ class EmpiricalModel:
 
         cost = np.empty((truth.n_contexts, self.space.n_contexts))
         table = truth.outcomes
-        distances(self.estimate, *table[:3], table.probs(), cost)
+        distances(self.estimate, *table[:3], table.probs, cost)
         return np.maximum(cost, 0.0)
 
 

@@ -149,12 +149,12 @@ def _drawn_table(
     M, S, A, Z = space.dimensions
     rows = np.flatnonzero(space.allowed_actions())
     fresh = rows[:, None] * (S * Z) + chance.integers(S * Z, size=(rows.size, M))
-    outcome, contexts = np.nonzero(counts.probs() > 0.0)
+    outcome, contexts = np.nonzero(counts.probs > 0.0)
     keys = np.concatenate([counts.keys(S, Z)[outcome], fresh.ravel()])
     contexts = np.concatenate([contexts, np.tile(np.arange(M), rows.size)])
     shapes = np.concatenate(
         [
-            counts.probs(outcome)[np.arange(outcome.size), contexts[: outcome.size]],
+            counts.probs_of(outcome)[np.arange(outcome.size), contexts[: outcome.size]],
             np.full(fresh.size, prior),
         ]
     )

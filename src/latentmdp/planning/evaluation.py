@@ -166,7 +166,7 @@ def markov_values(model: LatentMDP, probabilities: Floats) -> Floats:
     rewards = model.planning_rewards()
     if model.horizon is None:
         A, table, chances = model.n_actions, model.outcomes, probabilities[0]
-        probs = table.probs() * chances.ravel()[table.rows()][:, None]
+        probs = table.probs * chances.ravel()[table.rows()][:, None]
         earned = (chances * rewards).sum(axis=-1).T
         return solve_chains(table.starts[::A], table.next_state, probs, earned, model.discount).T
     values = np.zeros((model.n_contexts, model.n_states))
@@ -286,7 +286,7 @@ class HistoryTree:
         for (s, joint, probabilities), (_, _, memory) in zip(self._decided, self.histories):
             for a in np.flatnonzero(probabilities).tolist():
                 row = slice(*table.starts[s * A + a : s * A + a + 2])
-                joints = table.probs(row) * (joint * probabilities[a])
+                joints = table.probs_of(row) * (joint * probabilities[a])
                 possible = (joints > 0.0).any(axis=-1).nonzero()[0]
                 observed = zip(table.next_state[row][possible], table.reward[row][possible])
                 for after, (n, z) in zip(joints[possible], observed):

@@ -141,7 +141,7 @@ def _step(
     offset = 0
     for begin, end in problem.chunks(states):
         position, outcome = arrays.segments(problem.outcomes, states[begin:end])
-        joint = beliefs[begin:end][position] * problem.table.probs(outcome)
+        joint = beliefs[begin:end][position] * problem.table.probs_of(outcome)
         arrived = problem.table.next_state[outcome]
         chance = joint.sum(axis=-1)
         open_ = (chance > 0.0) & ~terminal[arrived]
@@ -218,7 +218,7 @@ def _back_up(
             sums = csr_array(
                 (np.ones(outcome.size), np.arange(outcome.size), ends), (row.size, outcome.size)
             )
-            q = q + discount * (sums @ (problem.table.probs(outcome) * follow))
+            q = q + discount * (sums @ (problem.table.probs_of(outcome) * follow))
         scores = np.einsum("im,im->i", q, layer.beliefs[begin:end][position])
         order = np.lexsort((np.arange(row.size), -scores, position))
         best = order[np.flatnonzero(np.diff(position[order], prepend=-1))]

@@ -167,7 +167,7 @@ def _chances(model: LatentMDP, nodes: SupportNodes) -> tuple[Floats, Integers]:
     """
     node = np.repeat(np.arange(nodes.starts.size - 1), np.diff(nodes.starts)) // model.n_actions
     like = np.where(nodes.sets, np.arange(model.n_contexts), nodes.sets.argmax(axis=1)[:, None])
-    return np.take_along_axis(model.outcomes.probs(nodes.outcomes), like[node], 1), like
+    return np.take_along_axis(model.outcomes.probs_of(nodes.outcomes), like[node], 1), like
 
 
 def _silent(model: LatentMDP, nodes: SupportNodes) -> Flags:

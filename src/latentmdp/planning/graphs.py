@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Floats, Indices, Integers, segments
+from latentmdp._util import Floats, Indices, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.chains import solve_chains, total_bounds
 from latentmdp.planning.endless import TOLERANCE
-from latentmdp.policies import AlphaVectorPolicy, PolicyGraph
+from latentmdp.policies import AlphaVectorPolicy, PolicyGraph, node_moves
 
 if TYPE_CHECKING:
     from latentmdp._kernels import Links
@@ -95,15 +95,10 @@ def node_bounds(
 def _chain(problem: tuple[Any, ...], offsets: Integers) -> tuple[Integers, Integers, Integers]:
     """The chain of a graph's nodes without an end: offsets, followers, outcomes of the table."""
     table, rewards, _, states, labels, links = problem
-    source, outcomes = segments(table.starts, states * rewards.shape[1] + labels)
-    # A node that stays goes on at its place among the nodes of the next state.
-    next_state, place = table.next_state[outcomes], source - offsets[states[source]]
-    followers = offsets[next_state] + place
-    followers[followers >= offsets[next_state + 1]] = -1
-    followers[~links.stays[source]] = links.followers
-    goes_on = followers >= 0
-    counts = np.bincount(source[goes_on], minlength=states.size)
-    return np.concatenate([[0], np.cumsum(counts)]), followers[goes_on], outcomes[goes_on]
+    rows, layers = states * rewards.shape[1] + labels, np.zeros_like(states)
+    moves = node_moves(table, offsets.size - 1, rows, states, layers, offsets, links)
+    counts = np.bincount(moves.source, minlength=states.size)
+    return np.concatenate([[0], np.cumsum(counts)]), moves.target, moves.outcome
 
 
 def _solved(problem: tuple[Any, ...], offsets: Integers, guess: Floats) -> Floats:
@@ -142,7 +137,7 @@ def _all_go_on(model: LatentMDP) -> bool:
 
     if model.terminal.any():
         return False
-    sums = row_sums(model.outcomes, model.outcomes.probs())[model.allowed.ravel()]
+    sums = row_sums(model.outcomes, model.outcomes.probs)[model.allowed.ravel()]
     return bool((sums > 1.0 - 1e-9).all())
 
 

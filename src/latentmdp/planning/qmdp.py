@@ -250,7 +250,7 @@ def _rows_of(model: LatentMDP) -> PlanningRows:
         np.concatenate([[0], np.cumsum(model.allowed.sum(axis=1))]),
         np.append(table.starts[allowed], table.size),
         table.next_state,
-        np.ascontiguousarray(table.probs()),
+        np.ascontiguousarray(table.probs),
     )
     rewards = np.ascontiguousarray(model.planning_rewards().reshape(M, S * A)[:, allowed].T)
     action = (allowed % A).astype(np.int32)

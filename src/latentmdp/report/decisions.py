@@ -415,7 +415,7 @@ def _reached(model: LatentMDP, rule: ActionRule, belief: Floats) -> Iterator[Fla
         for s in np.flatnonzero(~model.terminal).tolist():
             labels = rule.vectors(t, s)[1]
             taken[s, labels if len(labels) else rule.probabilities(t, s, belief) > 0.0] = True
-        moves = (taken.ravel()[rows][:, None] & (table.probs() > 0.0)).T  # (M, outcomes)
+        moves = (taken.ravel()[rows][:, None] & (table.probs > 0.0)).T  # (M, outcomes)
         while True:
             reached = np.zeros_like(here)
             context, outcome = np.nonzero(moves & here[:, rows // A])

@@ -395,7 +395,7 @@ def _entry_failures(entry: Instance) -> list[str]:
 def _model_failures(model: LatentMDP) -> list[str]:
     failures = []
     table, allowed = model.outcomes, model.allowed
-    observations = row_sums(table, table.probs())[allowed.ravel()]
+    observations = row_sums(table, table.probs)[allowed.ravel()]
     for what, sums in (("initial", model.initial.sum(axis=-1)), ("observations", observations)):
         off = float(np.abs(sums - 1.0).max())
         if off > 1e-12:

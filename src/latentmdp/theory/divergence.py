@@ -66,7 +66,7 @@ def closest_contexts(model: LatentMDP) -> Closest:
 
 def context_distances(model: LatentMDP) -> list[tuple[int, int, Floats]]:
     """For each pair of contexts, the L1 distances (S, A) of what follows; 0 where not allowed."""
-    p = model.outcomes.probs()
+    p = model.outcomes.probs
     return [
         (m, n, _by_action(model, np.abs(p[:, m] - p[:, n])))
         for m, n in combinations(range(model.n_contexts), 2)
@@ -90,7 +90,7 @@ def divergences(model: LatentMDP) -> Floats:
     It is 0 where an action is not allowed.
     """
     M, S, A = model.n_contexts, model.n_states, model.n_actions
-    P = model.outcomes.probs().T
+    P = model.outcomes.probs.T
     nats = np.zeros((M, M, S, A))
     for m, n in permutations(range(M), 2):
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -46,7 +46,7 @@ def _pushed(model: LatentMDP, visits: Floats) -> Floats:
     """Where (s, a) with these probabilities (M, S, A) lead to, (M, S)."""
     M, S, _ = visits.shape
     table = model.outcomes
-    mass = visits.reshape(M, -1)[:, table.rows()] * table.probs().T
+    mass = visits.reshape(M, -1)[:, table.rows()] * table.probs.T
     return np.stack([np.bincount(table.next_state, row, S) for row in mass])
 
 
