@@ -556,7 +556,8 @@ class Bounds:
         """The memory that the bounds take."""
         store = self.store
         arrays = (
-            *self.problem[:11], *self.tables.sets, self.tables.first_plans, self.best,
+            *self.problem[:11], *self.lumping[1:], *self.tables.sets, self.tables.first_plans,
+            self.best,
             *store.blocks, *store.points, *store.plans, store.slots, store.keys, store.free,
         )  # fmt: skip
         return float(sum(np.asarray(array).nbytes for array in arrays))

@@ -50,25 +50,29 @@ def hash_pairs(start, stop, table, chances, allowed, pay, earned, salt, before, 
 
 
 @njit(cache=True, nogil=True)
-def split_classes(start, stop, table, n_actions, pairs, salt, failed):
-    """Keep contexts of one class apart whose outcomes in a state do not match one by one.
+def split_classes(start, stop, table, n_actions, pairs, count, salt, failed):
+    """Keep contexts of one of `count` classes apart whose outcomes in a state do not match.
 
     What follows an action may be the same for both, but after other outcomes: then the outcome
     tells them apart. Such a context of the states start..stop-1 gets a salt of its own among those
     of its class, and failed[s] is set.
     """
     M = pairs.shape[1]
+    first = np.full(count, M, np.int64)  # context of each class, beyond all where there is none
     for s in range(start, stop):
         for m in range(M):
             rank = 0
-            for other in range(m):
+            for other in range(first[pairs[s, m]], m):
                 if pairs[s, other] == pairs[s, m]:
                     if _match(table, n_actions, pairs, s, m, other):
                         rank = int(salt[s, other])
                         break
                     rank = max(rank, int(salt[s, other]) + 1)
+            first[pairs[s, m]] = min(m, first[pairs[s, m]])
             if rank != salt[s, m]:
                 salt[s, m], failed[s] = rank, True
+        for m in range(M):
+            first[pairs[s, m]] = M
 
 
 @njit(cache=True, nogil=True)

@@ -166,7 +166,7 @@ def _classes(
             return each
         if distinct == count:
             failed = np.zeros(S, np.bool_)
-            run(kernels.split_classes, S, table, A, pairs, salt, failed)
+            run(kernels.split_classes, S, table, A, pairs, distinct, salt, failed)
             if not failed.any():
                 return pairs
             distinct = 0  # refine once more, and compare with what that gives
