@@ -150,7 +150,7 @@ def filter_tables(model: LatentMDP, smoothing: float) -> Filter:
     from latentmdp._kernels import Filter
 
     check_smoothing(model, smoothing)
-    table, likelihood = model.outcomes, model.outcomes.probs
+    table, likelihood = model.outcomes, model.outcomes.distinct
     initial = np.array(model.initial.T, order="C")
     if smoothing > 0.0:
         n_observations = model.n_states * model.n_rewards
@@ -158,7 +158,7 @@ def filter_tables(model: LatentMDP, smoothing: float) -> Filter:
         # A first state that no context can have says nothing: as likely in all of them.
         initial[~(model.weights * initial > 0.0).any(axis=1)] = 1.0
     sizes = (model.n_states, model.n_actions, model.n_rewards)
-    shared = (table.starts, table.next_state, table.reward, likelihood, model.weights, initial)
+    shared = (*table[:3], table.pattern, likelihood, model.weights, initial)
     return Filter(sizes, float(smoothing), *(arrays.read_only(array) for array in shared))
 
 

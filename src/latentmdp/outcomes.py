@@ -46,6 +46,7 @@ __all__ = [
     "dense_rewards",
     "dense_transitions",
     "distinct_amounts",
+    "numbered",
     "outcomes_from_arrays",
     "outcomes_from_entries",
     "outcomes_from_matrices",
@@ -91,10 +92,10 @@ class Outcomes(NamedTuple):
     def shared(self) -> Outcomes:
         """The same table, equal vectors kept once, in the order of the first outcomes with them."""
         vectors = self.distinct.view(np.uint64).reshape(-1)
-        number, first = _numbered(
+        number, first = numbered(
             np.arange(len(self.distinct) + 1) * self.distinct.shape[1], vectors
         )
-        used, begins = _numbered(np.arange(self.size + 1), number[self.pattern])
+        used, begins = numbered(np.arange(self.size + 1), number[self.pattern])
         kept = first[number[self.pattern[begins]]]
         every = np.array_equal(kept, np.arange(len(self.distinct)))
         distinct = self.distinct if every else self.distinct[kept]
@@ -163,7 +164,7 @@ class Outcomes(NamedTuple):
 
     def _summed(self, starts: Integers, pattern: Indices) -> tuple[Floats, Indices]:
         """Sums of the vectors pattern[starts[i] : starts[i + 1]], equal runs being summed once."""
-        number, first = _numbered(starts, pattern)
+        number, first = numbered(starts, pattern)
         position, entries = segments(starts, first)
         heads = np.flatnonzero(np.diff(position, prepend=-1))
         vectors = self.distinct[pattern[entries]]
@@ -231,7 +232,7 @@ def at_once(kernel: Callable[..., None], total: int, *arguments: Any) -> None:
     kernel(0, total, *arguments)
 
 
-def _numbered(starts: Integers, values: Any) -> tuple[Integers, Integers]:
+def numbered(starts: Integers, values: Any) -> tuple[Integers, Integers]:
     """Numbers of the runs values[starts[i] : starts[i + 1]], equal ones alike, and their firsts.
 
     `values` are integers; numbers are those of the runs in the order in which new ones come.
@@ -492,7 +493,7 @@ def check_outcomes(
         raise ValueError(f"outcome {i}: the outcomes of a row must rise by (next_state, reward)")
     forbidden = np.diff(starts) == 0 if allowed is None else ~allowed.ravel()
     # Rows with the same vectors have the same sums: one of them is looked at.
-    alike = 2 * _numbered(starts, pattern)[0] + forbidden
+    alike = 2 * numbered(starts, pattern)[0] + forbidden
     rows = np.sort(np.unique(alike, return_index=True)[1])
     block = np.cumsum(np.diff(starts)[rows]) * probs.shape[1] // _CHECKED_AT_ONCE
     for part in np.split(rows, np.flatnonzero(np.diff(block)) + 1):

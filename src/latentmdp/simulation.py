@@ -17,6 +17,7 @@ import numpy as np
 
 from latentmdp._util import (
     Floats,
+    Indices,
     Integers,
     RNGLike,
     arrays,
@@ -376,33 +377,30 @@ def _earning(model: LatentMDP) -> Earning:
 
 def _playing(
     policy: Policy, world: ModelWorld, space: Space
-) -> tuple[Chances, Acting, Floats, Integers]:
-    """The world and the policy as arrays, and the likelihoods and places of `_aligned`."""
+) -> tuple[Chances, Acting, Indices, Integers]:
+    """The world and the policy as arrays, and the rows and places of `_aligned`."""
     sized = world.model if space is world.space else space  # a model has names for messages
     acting = policy.acting(sized)
     return world.chances, acting, *_aligned(acting, world)
 
 
-def _aligned(acting: Acting, world: ModelWorld) -> tuple[Floats, Integers]:
-    """Likelihoods (n, M) of a policy's filter for the outcomes of a world, and their places in it.
+def _aligned(acting: Acting, world: ModelWorld) -> tuple[Indices, Integers]:
+    """Rows of the likelihoods of a policy's filter for a world's outcomes, and their places in it.
 
-    The likelihoods are the filter's own where both have the same outcomes, and copied otherwise.
     Places are needed by a policy graph only; -1 stands for an outcome that the filter lacks.
     """
-    from latentmdp._kernels import NOT_LISTED
-
     own = acting.filter
     if not acting.filters:
-        return own.likelihood, np.zeros(1, np.int64)
+        return own.pattern, np.zeros(1, np.int64)
     table = world.model.outcomes
-    listed = Outcomes.each(own.starts, own.next_state, own.reward, own.likelihood)
+    listed = Outcomes(own.starts, own.next_state, own.reward, own.likelihood, own.pattern)
     same = (np.array_equal(getattr(table, name), getattr(listed, name)) for name in _OUTCOME)
     if all(same):
-        return own.likelihood, np.arange(table.size if acting.follows else 1)
+        return own.pattern, np.arange(table.size if acting.follows else 1)
     S, _, Z = own.sizes
     places = listed.find(table.keys(S, Z), S, Z)
-    likelihood = np.where(places[:, None] < 0, NOT_LISTED, own.likelihood[places])
-    return arrays.read_only(likelihood), places
+    rows = np.where(places < 0, np.int32(-1), own.pattern[places])
+    return arrays.read_only(rows), places
 
 
 class PolicyAgent:

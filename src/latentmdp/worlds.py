@@ -49,7 +49,7 @@ from latentmdp._util import (
 from latentmdp.errors import LatentMDPError, WorldError
 from latentmdp.logs import END, Episode
 from latentmdp.model import LatentMDP
-from latentmdp.outcomes import Outcomes, row_sums
+from latentmdp.outcomes import Outcomes, numbered, row_sums
 
 if TYPE_CHECKING:
     from latentmdp._kernels import Chances
@@ -353,25 +353,30 @@ def chances_of(model: LatentMDP) -> Chances:
 
     M, S, A, Z = model.dimensions
     table = model.outcomes
-    require_memory(12.0 * table.size * M, f"drawing from {table.size:,} outcomes")
-    empty = (row_sums(table, table.probs) == 0.0) & model.allowed.reshape(-1, 1)
-    if empty.any():
-        m, row = arrays.first_index(empty.T)
+    number, first = numbered(table.starts, table.pattern)
+    shared = table.of_rows(first)  # rows with the same probabilities have the same tables
+    require_memory(12.0 * shared.size * M, f"drawing from {table.size:,} outcomes")
+    empty = row_sums(shared, shared.probs) == 0.0
+    wrong = np.flatnonzero(empty.any(axis=1)[number] & model.allowed.ravel())
+    if wrong.size:
+        m, i = arrays.first_index(empty[number[wrong]].T)
         raise ValueError(
-            f"cannot simulate: context {m}, state {row // A}, action {row % A} was never visited, "
-            "so what follows it is unknown"
+            f"cannot simulate: context {m}, state {wrong[i] // A}, action {wrong[i] % A} was never "
+            "visited, so what follows it is unknown"
         )
-    parts = (*table[:3], table.probs)
-    starts, next_state, reward, probs = (arrays.read_only(array) for array in parts)
+    same_start = model.initial.strides[0] == 0
+    listed = (*table[:3], shared.starts[number])
+    starts, next_state, reward, tables = (arrays.read_only(array) for array in listed)
     return Chances(
         (S, A, Z),
         starts,
         next_state,
         reward,
+        tables,
         model.terminal,
         *alias_tables(model.weights),
-        *alias_tables(model.initial),
-        *ragged_alias_tables(probs, starts),
+        *alias_tables(model.initial[:1] if same_start else model.initial),
+        *ragged_alias_tables(arrays.read_only(shared.probs), arrays.read_only(shared.starts)),
     )
 
 

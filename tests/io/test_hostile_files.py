@@ -151,7 +151,7 @@ def test_json_tables(tmp_path, table_json, change, message):
     refused(path, message)
 
 
-@pytest.mark.parametrize("field", ["starts", "next_state", "reward", "probs"])
+@pytest.mark.parametrize("field", ["starts", "next_state", "reward", "distinct", "pattern"])
 def test_json_tables_without_a_field(tmp_path, table_json, field):
     del table_json["model"][f"outcome_{field}"]
     (tmp_path / "bad.json").write_text(json.dumps(table_json))

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from latentmdp._kernels.mixture import interleave_lanes, kernels, weigh_episode
     from latentmdp._kernels.philox import uniform_pair
     from latentmdp._kernels.rollout import (
-        NOT_LISTED,
         SUMMED,
         WORLD_STREAM,
         Acting,
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
         choose,
         decide,
         decision_uniform,
+        draw_of_row,
         draw_uniforms,
         first_node,
         followed,

@@ -40,7 +40,8 @@ class Filter(NamedTuple):
     starts: NDArray[np.int64] = read_only(np.arange(2))  # (S A + 1,)
     next_state: NDArray[np.int32] = read_only(np.zeros(1, np.int32))  # (n,)
     reward: NDArray[np.int32] = read_only(np.zeros(1, np.int32))  # (n,)
-    likelihood: NDArray[np.float64] = read_only(np.ones((1, 1)))  # (n, M)
+    pattern: NDArray[np.int32] = read_only(np.zeros(1, np.int32))  # (n,): row of `likelihood`
+    likelihood: NDArray[np.float64] = read_only(np.ones((1, 1)))  # (P, M)
     prior: NDArray[np.float64] = read_only(np.ones(1))  # (M,)
     initial: NDArray[np.float64] = read_only(np.ones((1, 1)))  # (S, M)
 
@@ -178,7 +179,7 @@ def observe_step(belief, table, s, a, n, z):
     k = find_outcome(table.sizes, table.starts, table.next_state, table.reward, s, a, n, z)
     if k < 0:
         return table.smoothing > 0.0
-    return update_belief(belief, table.likelihood, k)
+    return update_belief(belief, table.likelihood, np.int64(table.pattern[k]))
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -195,8 +196,9 @@ def sum_likelihoods(table, s, a, n, z, out):
     for k in range(table.starts[row], table.starts[row + 1]):
         if (n < 0 or table.next_state[k] == n) and (z < 0 or table.reward[k] == z):
             listed += 1
+            row_of_k = table.pattern[k]
             for m in range(M):
-                out[0, m] += table.likelihood[k, m]
+                out[0, m] += table.likelihood[row_of_k, m]
     possible = (S if n < 0 else 1) * (Z if z < 0 else 1)
     for m in range(M):
         out[0, m] += table.smoothing * (possible - listed)
@@ -215,6 +217,7 @@ def posteriors(start, stop, table, states, actions, rewards, offsets, begins, al
     # Fields are read once, see `find_outcome`.
     starts, next_state, reward = table.starts, table.next_state, table.reward
     likelihood, prior, initial, sizes = table.likelihood, table.prior, table.initial, table.sizes
+    pattern = table.pattern
     belief, tolerant = np.empty((3, prior.shape[0])), table.smoothing > 0.0
     scratch = np.empty((1, prior.shape[0]))
     for individual in range(start, stop):
@@ -235,7 +238,9 @@ def posteriors(start, stop, table, states, actions, rewards, offsets, begins, al
                         possible = update_belief(belief, scratch, np.int64(0))
                     else:
                         k = find_outcome(sizes, starts, next_state, reward, s, a, n, z)
-                        possible = update_belief(belief, likelihood, k) if k >= 0 else tolerant
+                        possible = tolerant
+                        if k >= 0:
+                            possible = update_belief(belief, likelihood, np.int64(pattern[k]))
                 if not possible:
                     return i, t
                 if along:

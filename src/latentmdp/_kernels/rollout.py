@@ -38,22 +38,26 @@ SUMMED = 256
 block of threads on a GPU, so that their sum needs no way through its memory."""
 
 WORLD_STREAM, _DECISION_STREAM, _PART_STREAM = np.uint64(0), np.uint64(1), np.uint64(2)
-NOT_LISTED = -1.0
 
 
 class Chances(NamedTuple):
-    """Alias tables of everything that chance decides in a world, by the outcomes of its table."""
+    """Alias tables of everything that chance decides in a world, by the outcomes of its table.
+
+    Rows of outcomes with the same probabilities share their alias tables, of N entries in all; and
+    so do the first states of all contexts where they are the same.
+    """
 
     sizes: tuple[int, int, int]  # S, A, Z
     starts: NDArray[np.int64]  # (S A + 1,)
     next_state: NDArray[np.int32]  # (n,)
     reward: NDArray[np.int32]  # (n,)
+    tables: NDArray[np.int64]  # (S A,): where the alias tables of each row begin
     terminal: NDArray[np.bool_]  # (S,)
     context_threshold: NDArray[np.float64]  # (1, M)
     context_alias: NDArray[np.int32]
-    initial_threshold: NDArray[np.float64]  # (M, S)
+    initial_threshold: NDArray[np.float64]  # (M or 1, S)
     initial_alias: NDArray[np.int32]
-    outcome_threshold: NDArray[np.float64]  # (M, n)
+    outcome_threshold: NDArray[np.float64]  # (M, N)
     outcome_alias: NDArray[np.int32]
 
 
@@ -182,7 +186,15 @@ def draw_outcome(chances, uniform, m, s, a):
     """The outcome that a uniform number selects."""
     row, starts = s * chances.sizes[1] + a, chances.starts
     tables = (chances.outcome_threshold, chances.outcome_alias)
-    return draw_entry(uniform, tables[0], tables[1], m, starts[row], starts[row + 1])
+    return draw_of_row(uniform, tables[0], tables[1], m, row, starts, chances.tables)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def draw_of_row(uniform, threshold, alias, m, row, starts, tables):
+    """The outcome of a row that a uniform number selects, from fields of `Chances`."""
+    begin, base = starts[row], tables[row]
+    end = base + starts[row + 1] - begin
+    return begin - base + draw_entry(uniform, threshold, alias, m, base, end)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -198,7 +210,8 @@ def begin_by(chances, first, second, context):
     m = np.int64(context)
     if context < 0:
         m = alias_draw(first, chances.context_threshold, chances.context_alias, 0)
-    return m, alias_draw(second, chances.initial_threshold, chances.initial_alias, m)
+    row = m if chances.initial_threshold.shape[0] > 1 else np.int64(0)
+    return m, alias_draw(second, chances.initial_threshold, chances.initial_alias, row)
 
 
 @njit(cache=True, nogil=True)
@@ -231,7 +244,7 @@ def play_episodes(
     stop,
     chances,
     acting,
-    likelihood,
+    rows,
     places,
     key,
     first_episode,
@@ -249,8 +262,8 @@ def play_episodes(
     Row i is episode number first_episode + i, in the context contexts[i], or in one that is drawn
     and noted there if that is -1. Fills lengths (N,), states (N, H+1), actions (N, H) and rewards
     (N, H) unless they have no rows, and the returns (N,) by `earning` unless they have none: arrays
-    of one type in every case, so that one kernel is compiled. Row k of `likelihood` is that of the
-    policy's filter for outcome k of the world, `NOT_LISTED` where it has none; `places` are these
+    of one type in every case, so that one kernel is compiled. Row rows[k] of the likelihoods of the
+    policy's filter is that for outcome k of the world, -1 where it has none; `places` are these
     outcomes in its table, -1 for none, if it `follows`.
     """
     stores, earns = states.shape[0] > 0, returns.shape[0] > 0
@@ -258,6 +271,7 @@ def play_episodes(
     # Fields are read once: a field that is read in the loop counts a reference there.
     starts, next_state, reward = chances.starts, chances.next_state, chances.reward
     outcome_threshold, outcome_alias = chances.outcome_threshold, chances.outcome_alias
+    tables, likelihood = chances.tables, acting.filter.likelihood
     action_threshold, action_alias = acting.action_threshold, acting.action_alias
     vectors, labels, offsets = acting.vectors, acting.labels, acting.offsets
     prior, initial, terminal = acting.filter.prior, acting.filter.initial, chances.terminal
@@ -313,18 +327,17 @@ def play_episodes(
                     action[e] = a
             for e in range(count):
                 if lengths[begins + e] == horizon:
-                    row = state[e] * A + action[e]
-                    begin, end = starts[row], starts[row + 1]
-                    outcome[e] = draw_entry(
-                        second[e, j], outcome_threshold, outcome_alias, context[e], begin, end
-                    )
+                    outcome[e] = draw_of_row(
+                        second[e, j], outcome_threshold, outcome_alias, context[e],
+                        state[e] * A + action[e], starts, tables,
+                    )  # fmt: skip
             for e in range(count):
                 i, k = begins + e, outcome[e]
                 if lengths[i] < horizon:
                     continue
                 n, z = np.int64(next_state[k]), np.int64(reward[k])
-                if acting.filters and likelihood[k, 0] != NOT_LISTED:
-                    update_belief(beliefs[e], likelihood, k)
+                if acting.filters and rows[k] >= 0:
+                    update_belief(beliefs[e], likelihood, np.int64(rows[k]))
                 if acting.follows:
                     belief = beliefs[e]
                     node[e] = next_node(
@@ -394,7 +407,7 @@ def sum_returns(
     stop: int,
     chances: Chances,
     acting: Acting,
-    likelihood: NDArray[np.float64],
+    rows: NDArray[np.int32],
     places: NDArray[np.int64],
     key: np.uint64,
     first_episode: int,
@@ -413,7 +426,7 @@ def sum_returns(
     lengths, returns = np.empty(contexts.size, np.int64), np.empty(contexts.size)
     nothing = np.empty((0, 0), np.int32)
     play_episodes(
-        0, contexts.size, chances, acting, likelihood, places, key, first_episode + int(first[0]),
+        0, contexts.size, chances, acting, rows, places, key, first_episode + int(first[0]),
         horizon, contexts, lengths, nothing, nothing, nothing, earning, returns,
     )  # fmt: skip
     sums[start:stop] = sum_blocks(returns, sizes)
@@ -454,7 +467,7 @@ def observe_next(acting, t, beliefs, nodes, running, before, actions, states, re
         else:
             k = find_outcome(table.sizes, starts, next_state, reward, s, a, n, z)
             if k >= 0:  # an outcome that is not listed leaves the belief alone
-                update_belief(beliefs[i], likelihood, k)
+                update_belief(beliefs[i], likelihood, np.int64(table.pattern[k]))
         if acting.follows:
             nodes[i] = next_node(acting, nodes[i], s, a, k, t, n, beliefs[i])
 

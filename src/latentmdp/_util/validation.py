@@ -138,21 +138,20 @@ def rewards(
 
 def initial(value: ArrayLike | None, M: int, possible: Flags, allow_unvisited: bool) -> Floats:
     S, goes_on = len(possible), possible.any(axis=1)
+    # What is the same in all contexts is kept once: a view that has no stride.
     if value is None:
-        return np.tile(goes_on / goes_on.sum(), (M, 1))
+        return np.broadcast_to(goes_on / goes_on.sum(), (M, S))
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         if not 0 <= value < S:
             raise ValueError(f"initial state must lie in [0, {S}), got {value}")
-        nu = np.zeros((M, S))
-        nu[:, value] = 1.0
-        return nu
+        return np.broadcast_to((np.arange(S) == value).astype(np.float64), (M, S))
     nu = arrays.as_floats("initial", value)
-    if nu.ndim == 1 and nu.size == S:
-        nu = np.tile(nu, (M, 1))
-    if nu.shape != (M, S):
+    if nu.shape not in ((S,), (M, S)):
         raise ValueError(f"initial must have shape {(S,)} or {(M, S)}, got {nu.shape}")
-    optional = np.full(M, True) if allow_unvisited else None
-    return arrays.distributions("initial", nu, ("context",), optional=optional, source=value)
+    given = nu.reshape(-1, S)
+    optional = np.full(len(given), True) if allow_unvisited else None
+    nu = arrays.distributions("initial", given, ("context",), optional=optional, source=value)
+    return np.broadcast_to(nu, (M, S))
 
 
 def weights(value: ArrayLike | None, M: int) -> Floats:

@@ -15,7 +15,7 @@ A reading is observed as the reward of a check, which needs no states: "good" pa
 "bad" costs as much. It is so little that no value moves by more than READING / (1 - discount),
 2e-8 by default, yet far more than rounding, so that sessions, logs and files tell readings apart.
 The exact way, large rewards that a hidden `bonus` takes back on average, would need an array
-(M, S, A), as large as the table of outcomes itself, and learners, who do not see it, would collect
+(M, S, A), far larger than the table of outcomes, and learners, who do not see it, would collect
 readings.
 """
 
@@ -85,9 +85,9 @@ def rock_sample(
     rock_cells = _rock_cells(rng, size, k, positions)
     middle = (size // 2, 0)
     first = _cells("start", [middle if start is None else start], size)[0]
-    outcomes = sets * (4.0 * cells + 2.0 * k * (cells + 1))
     require_memory(
-        2.0 * 8.0 * outcomes * sets, f"rock-sample with {k} rocks on a grid of {size} x {size}"
+        50.0 * cells * sets * (CHECK + k) + 64.0 * cells * k * sets,
+        f"rock-sample with {k} rocks on a grid of {size} x {size}",
     )
     next_state, reward, law = _steps(size, rock_cells)
     possible = law >= 0
@@ -95,7 +95,8 @@ def rock_sample(
         np.concatenate([[0], np.cumsum(possible.sum(axis=-1))]),
         next_state[possible],
         reward[possible],
-        _laws(size, rock_cells)[law[possible]],
+        _laws(size, rock_cells),
+        law[possible],
         n_states=cells * sets + 1,
         horizon=horizon,
         discount=discount,

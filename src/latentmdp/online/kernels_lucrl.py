@@ -38,7 +38,7 @@ from latentmdp._kernels import (
     AWAKE,
     GROUP,
     begin_by,
-    draw_entry,
+    draw_of_row,
     draw_uniforms,
     expect_moments,
     maxima,
@@ -666,9 +666,9 @@ def greedy_action(values, t, s, belief):
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _act(
-    starts, next_state, paid, thresholds, aliases, context, sizes, smoothing, dense, by_next, heads,
-    links, counts, columns, values, terminal, uniforms, belief, likelihood, states, actions,
-    rewards,
+    starts, next_state, paid, tables, thresholds, aliases, context, sizes, smoothing, dense,
+    by_next, heads, links, counts, columns, values, terminal, uniforms, belief, likelihood, states,
+    actions, rewards,
 ):  # fmt: skip
     """Play one episode from states[0] by the optimistic values and the filter; its length.
 
@@ -683,7 +683,7 @@ def _act(
     while t < actions.shape[0] and not terminal[s]:
         a = greedy_action(values, t, s, belief)
         row, column = s * A + a, a * width + s
-        o = draw_entry(uniforms[t + 1], thresholds, aliases, context, starts[row], starts[row + 1])
+        o = draw_of_row(uniforms[t + 1], thresholds, aliases, context, row, starts, tables)
         n, z = np.int64(next_state[o]), np.int64(paid[o])
         k = find_cell(dense, n_columns, heads, links, column, n)
         j = find_cell(dense, n_columns, heads, links, column, width + by_next * n + z)
@@ -731,7 +731,7 @@ def play_lucrl(
         context, states[0] = begin_by(chances, first[0], second[0], -1)
         reset_belief(belief, prior, initial, states[0])
         length = _act(
-            starts, next_state, paid, thresholds, aliases, context, estimate.sizes,
+            starts, next_state, paid, chances.tables, thresholds, aliases, context, estimate.sizes,
             estimate.smoothing, dense, by_next, heads, links, counts, columns, values, terminal,
             second, belief, likelihood, states, actions, rewards,
         )  # fmt: skip

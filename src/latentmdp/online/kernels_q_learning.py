@@ -6,7 +6,7 @@ Values and visits have shape (M, S, A), one table for each context that is told.
 import numpy as np
 from numba import njit
 
-from latentmdp._kernels import begin_episode, draw_entry, draw_uniforms
+from latentmdp._kernels import begin_episode, draw_of_row, draw_uniforms
 
 
 @njit(cache=True, nogil=True)
@@ -100,8 +100,8 @@ def play_q_learning(
         while length < H and not terminal[s]:
             a = q_action(values, visits, allowed, m, s, explore, first[length])
             row = s * A + a
-            k = draw_entry(
-                second[length], thresholds, aliases, context, starts[row], starts[row + 1]
+            k = draw_of_row(
+                second[length], thresholds, aliases, context, row, starts, chances.tables
             )
             s = np.int64(next_state[k])
             actions[i, length], rewards[i, length], states[i, length + 1] = a, paid[k], s

@@ -33,11 +33,11 @@ def moving_evidence(table, known, states, actions, rewards, offsets, change, out
                 if k < 0:  # not listed: as unlikely in every context
                     out[i] += math.log(table.smoothing)
                 else:
-                    chance = 0.0
+                    row, chance = np.int64(table.pattern[k]), 0.0
                     for m in range(prior.shape[0]):
-                        chance += belief[AWAKE, m] * table.likelihood[k, m]
+                        chance += belief[AWAKE, m] * table.likelihood[row, m]
                     out[i] += math.log(chance)
-                    update_belief(belief, table.likelihood, k)
+                    update_belief(belief, table.likelihood, row)
             if change > 0.0:
                 # What slept is less than rounding beside the prior's share.
                 for m in range(prior.shape[0]):

@@ -88,7 +88,8 @@ class QMDP:
         if _is_dense(model):
             dense = _dense_values(model, model.duration.planning_discount)
             policy = AlphaVectorPolicy.from_values(dense, model, self.smoothing, dense=True)
-            informed = float(bellman.informed_value(dense, model.weights, model.initial))
+            initial = np.ascontiguousarray(model.initial)
+            informed = float(bellman.informed_value(dense, model.weights, initial))
         else:
             rows = planning_rows(model)
             discount = model.duration.planning_discount

@@ -147,7 +147,7 @@ def _data(policy: AlphaVectorPolicy) -> dict[str, Any]:
         "starts": table.starts.astype(np.int32),
         "nextState": table.next_state.astype(np.int32),
         "reward": table.reward.astype(np.int32),
-        "likelihood": table.likelihood,
+        "likelihood": table.likelihood[table.pattern],
         "prior": table.prior,
         "initial": table.initial,
         "rewardValues": model.reward_values,

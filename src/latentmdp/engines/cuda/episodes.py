@@ -28,7 +28,7 @@ def play_episodes(
     threads: int,
     chances: Chances,
     acting: Acting,
-    likelihood: Floats,
+    rows: Indices,
     places: Integers,
     key: np.uint64,
     first_episode: int,
@@ -40,18 +40,18 @@ def play_episodes(
     """`play_episodes` of the CPU, for episodes whose contexts are drawn and which are all noted."""
     from latentmdp.engines.cuda.kernels_episodes import Noted, rollout_kernel
 
-    device, kernel = gpu(), rollout_kernel(_kind(chances, acting, likelihood))
-    tables = _tables(chances, acting, likelihood)
+    device, kernel = gpu(), rollout_kernel(_kind(chances, acting, rows))
+    tables = _tables(chances, acting, rows)
     # The narrowest integers: what takes longest is the way to this machine.
     kinds = [np.dtype(np.min_scalar_type(-most)) for most in chances.sizes]
     bytes_each = sum(kind.itemsize for kind in kinds) * (horizon + 1) + 16.0
     for start, stop in device.pieces(total, bytes_each, _PIECE):
         n = stop - start
-        rows = zip((horizon + 1, horizon, horizon), kinds)
+        parts = zip((horizon + 1, horizon, horizon), kinds)
         noted = Noted(
             device.empty(n, np.int32),
             device.empty(n, np.int32),
-            *(device.empty((height, n), kind) for height, kind in rows),
+            *(device.empty((height, n), kind) for height, kind in parts),
         )
         device.launch(kernel, n, *tables, key, first_episode + start, horizon, noted)
         contexts[start:stop] = device.fetch(noted.contexts)
@@ -67,7 +67,7 @@ def sum_returns(
     threads: int,
     chances: Chances,
     acting: Acting,
-    likelihood: Floats,
+    rows: Indices,
     places: Integers,
     key: np.uint64,
     first_episode: int,
@@ -82,8 +82,8 @@ def sum_returns(
 
     device = gpu()
     block = 2 if device.simulated else SUMMED
-    kernel = returns_kernel(_kind(chances, acting, likelihood), block)
-    tables = _tables(chances, acting, likelihood)
+    kernel = returns_kernel(_kind(chances, acting, rows), block)
+    tables = _tables(chances, acting, rows)
     earning, runs = device.put((earning, runs))
     for start, stop in blocks(total, max(1, _PIECE // SUMMED)):
         out = device.empty((stop - start, 2), np.float64)
@@ -139,8 +139,7 @@ def _transpose(start: int, stop: int, log: Indices, target: Indices) -> None:
     target[start:stop] = log[:, start:stop].T
 
 
-def _kind(chances: Chances, acting: Acting, likelihood: Floats) -> RolloutKind:
-    from latentmdp._kernels import NOT_LISTED
+def _kind(chances: Chances, acting: Acting, rows: Indices) -> RolloutKind:
     from latentmdp.engines.cuda.kernels_episodes import RolloutKind
 
     if acting.follows:
@@ -153,7 +152,7 @@ def _kind(chances: Chances, acting: Acting, likelihood: Floats) -> RolloutKind:
         stochastic=acting.stochastic,
         filters=acting.filters,
         layered=acting.n_layers > 1,
-        partial=bool((likelihood[:, 0] == NOT_LISTED).any()),
+        partial=bool((rows < 0).any()),
         n_vectors=_equal_steps(acting.offsets),
         n_outcomes=_equal_steps(chances.starts),
         ragged=bool(chances.terminal.any()),
@@ -166,7 +165,7 @@ def _equal_steps(starts: Integers) -> int:
     return int(lengths[0]) if (lengths == lengths[0]).all() else 0
 
 
-def _tables(chances: Chances, acting: Acting, likelihood: Floats) -> Any:
-    """What is read at every step, on the GPU; likelihoods by the outcomes of the world."""
-    filter_of_world = acting.filter._replace(likelihood=likelihood)
+def _tables(chances: Chances, acting: Acting, rows: Indices) -> Any:
+    """What is read at every step, on the GPU; rows of likelihoods by the outcomes of the world."""
+    filter_of_world = acting.filter._replace(pattern=rows)
     return gpu().put((chances, acting._replace(filter=filter_of_world)))

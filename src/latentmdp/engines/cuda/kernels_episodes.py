@@ -13,7 +13,6 @@ from numba import cuda
 from numpy.typing import NDArray
 
 from latentmdp._kernels import (
-    NOT_LISTED,
     SUMMED,
     WORLD_STREAM,
     add_scaled,
@@ -84,7 +83,7 @@ def _step(kind):
 
     @cuda.jit(device=True)
     def step(chances, acting, key, episode, t, m, s, belief):
-        likelihood = acting.filter.likelihood
+        likelihood, rows = acting.filter.likelihood, acting.filter.pattern
         S, A = chances.sizes[0], chances.sizes[1]
         first, second = uniform_pair(key, WORLD_STREAM, episode, np.uint64(t + 1))
         group = t * S + s if layered else s
@@ -99,9 +98,11 @@ def _step(kind):
         begin, end = row * n_outcomes, (row + 1) * n_outcomes
         if n_outcomes == 0:
             begin, end = chances.starts[row], chances.starts[row + 1]
-        k = draw_entry(second, chances.outcome_threshold, chances.outcome_alias, m, begin, end)
-        if filters and (not partial or likelihood[k, 0] != NOT_LISTED):
-            update_belief(belief, likelihood, k)
+        base, tables = chances.tables[row], (chances.outcome_threshold, chances.outcome_alias)
+        k = draw_entry(second, tables[0], tables[1], m, base, base + end - begin)
+        k += begin - base
+        if filters and (not partial or rows[k] >= 0):
+            update_belief(belief, likelihood, np.int64(rows[k]))
         return a, k
 
     return step

@@ -169,7 +169,7 @@ class Bounds:
         self._sets = InformedSets(
             problem, self.reference, self.best, starts, room, check, self._share
         )  # fmt: skip
-        self._most_outcomes = int(np.diff(problem.starts).max())
+        self.memory, self._most_outcomes = clock.memory, int(np.diff(problem.starts).max())
         self.first_actions, *policies = self._first_policies(
             flat, q, least, 0.5 * share * clock.memory
         )
@@ -295,17 +295,16 @@ class Bounds:
         hidden = model.initial_bonus
         self.constant = 0.0 if hidden is None else float(weights @ hidden)
         states = np.flatnonzero(model.initial.any(axis=0))
-        joint = weights[:, None] * model.initial
-        self.start_weights = joint.sum(axis=0)[states]
+        first = model.initial[:, states]
+        joint = weights[:, None] * first
+        self.start_weights = joint.sum(axis=0)
         # In a state that the weights exclude, all contexts count alike: a policy must begin there.
-        excluded = states[self.start_weights <= 0.0]
-        joint[:, excluded] = model.initial[:, excluded]
-        chances = joint.sum(axis=0)
+        excluded = self.start_weights <= 0.0
+        joint[:, excluded] = first[:, excluded]
+        joint /= joint.sum(axis=0)
         beliefs = np.zeros((states.size, self.store.points.belief.shape[1]))
-        for belief, s in zip(beliefs, states.tolist()):
-            belief[: self.problem.width[lumping.state[s]]] = lumping.push(
-                s, joint[:, s] / chances[s]
-            )
+        for belief, s, mass in zip(beliefs, states.tolist(), joint.T):
+            belief[: self.problem.width[lumping.state[s]]] = lumping.push(s, mass)
         self.start_states = states
         found = self.beliefs_in(lumping.state[states], beliefs)
         self.start_points = self.locate(found, resolution=1e15)
@@ -566,7 +565,8 @@ class Bounds:
         """The memory that the bounds take."""
         store = self.store
         arrays = (
-            *self.problem[:11], *self.tables.sets, self.tables.first_plans, self.best,
+            *self.problem[:11], *self.lumping[1:], *self.tables.sets, self.tables.first_plans,
+            self.best,
             *store.blocks, *store.points, *store.plans, store.slots, store.keys, store.free,
         )  # fmt: skip
         return float(sum(np.asarray(array).nbytes for array in arrays))

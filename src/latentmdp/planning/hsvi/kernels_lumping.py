@@ -21,13 +21,14 @@ def mix(x):
 
 
 @njit(cache=True, nogil=True)
-def hash_pairs(start, stop, table, n_actions, earned, salt, before, out):
-    """A key of every pair of the states start..stop-1 from those of the pairs that follow it.
+def hash_pairs(start, stop, table, chances, allowed, pay, earned, salt, before, out):
+    """A key of every pair of the states start..stop-1 from the classes of those that follow it.
 
-    `earned` (S A, M) are keys of the rewards, `salt` (S, M) keeps pairs apart, `before` and `out`
-    are (S, M). The keys of the outcomes of an action are added, so their order does not matter.
-    Probabilities that round to the same multiple of 2^-40 are the same.
+    `chances` (P, M) and earned (Q, M) are keys of probabilities, 0 for none, and of rewards: row
+    s A + a earns earned[pay[s A + a]]. `salt` (S, M) keeps pairs apart, `before` (S, M) are classes
+    so far. The keys of the outcomes of an action are added, so their order does not matter.
     """
+    n_actions = allowed.shape[1]
     M = before.shape[1]
     total, key = np.empty(M, np.uint64), np.empty(M, np.uint64)
     for s in range(start, stop):
@@ -36,39 +37,42 @@ def hash_pairs(start, stop, table, n_actions, earned, salt, before, out):
         for a in range(n_actions):
             row = s * n_actions + a
             for m in range(M):
-                total[m] = np.uint64(a + 1)
+                total[m] = np.uint64(2 * a + allowed[s, a])
             for k in range(table.starts[row], table.starts[row + 1]):
-                n = table.next_state[k]
+                n, p = table.next_state[k], table.pattern[k]
                 for m in range(M):
-                    p = np.uint64(table.distinct[table.pattern[k], m] * 1099511627776.0 + 0.5)
-                    if p > np.uint64(0):
-                        total[m] += mix(p + mix(before[n, m]))
+                    if chances[p, m] > np.uint64(0):
+                        total[m] += mix(chances[p, m] + mix(np.uint64(before[n, m])))
             for m in range(M):
-                key[m] = mix(key[m] + mix(total[m] + earned[row, m]))
+                key[m] = mix(key[m] + mix(total[m] + earned[pay[row], m]))
         for m in range(M):
             out[s, m] = key[m]
 
 
 @njit(cache=True, nogil=True)
-def split_classes(start, stop, table, n_actions, pairs, salt, failed):
-    """Keep contexts of one class apart whose outcomes in a state do not match one by one.
+def split_classes(start, stop, table, n_actions, pairs, count, salt, failed):
+    """Keep contexts of one of `count` classes apart whose outcomes in a state do not match.
 
     What follows an action may be the same for both, but after other outcomes: then the outcome
     tells them apart. Such a context of the states start..stop-1 gets a salt of its own among those
     of its class, and failed[s] is set.
     """
     M = pairs.shape[1]
+    first = np.full(count, M, np.int64)  # context of each class, beyond all where there is none
     for s in range(start, stop):
         for m in range(M):
-            rank = np.uint64(0)
-            for other in range(m):
+            rank = 0
+            for other in range(first[pairs[s, m]], m):
                 if pairs[s, other] == pairs[s, m]:
                     if _match(table, n_actions, pairs, s, m, other):
-                        rank = salt[s, other]
+                        rank = int(salt[s, other])
                         break
-                    rank = max(rank, salt[s, other] + np.uint64(1))
+                    rank = max(rank, int(salt[s, other]) + 1)
+            first[pairs[s, m]] = min(m, first[pairs[s, m]])
             if rank != salt[s, m]:
                 salt[s, m], failed[s] = rank, True
+        for m in range(M):
+            first[pairs[s, m]] = M
 
 
 @njit(cache=True, nogil=True)
@@ -188,23 +192,24 @@ def _same(table, k, j, s, r, contexts, leader, classes):
 
 @njit(cache=True, nogil=True)
 def fill_problem(
-    table, n_actions, rewards, leaders, number, contexts, classes, width, starts, next_state,
+    table, n_actions, paid, rewards, leaders, number, contexts, classes, width, starts, next_state,
     pattern, shift, probs, target, pay, earned,
 ):  # fmt: skip
     """Write the rows of the leaders, see `LumpedProblem`; returns how many entries arrays have.
 
-    Called first with arrays of no entries to count them. `rewards` is (S A, M).
+    Called first with arrays of no entries to count them. `table` has the rows of the leaders only;
+    row s A + a of the model earns rewards[paid[s A + a]], (M,).
     """
     room, entries, row_entries, k_out = 0, 0, 0, 0
     counting = starts.size == 0
     for x in range(leaders.size):
         s, C = leaders[x], width[x]
         for a in range(n_actions):
-            row = s * n_actions + a
+            row = x * n_actions + a
             if not counting:
-                pay[x * n_actions + a] = row_entries
+                pay[row] = row_entries
                 for c in range(C):
-                    earned[row_entries + c] = rewards[row, contexts[s, c]]
+                    earned[row_entries + c] = rewards[paid[s * n_actions + a], contexts[s, c]]
             row_entries += C
             for k in range(table.starts[row], table.starts[row + 1]):
                 n = table.next_state[k]
@@ -229,7 +234,7 @@ def fill_problem(
                 if not straight:
                     room += C
             if not counting:
-                starts[x * n_actions + a + 1] = k_out
+                starts[row + 1] = k_out
     return k_out, entries, room, row_entries
 
 
@@ -259,23 +264,30 @@ def flatten(problem, n_actions, first, starts, next_state, probs):
 
 
 @njit(cache=True, nogil=True)
-def row_rewards(start, stop, table, values, out):
-    """Add to out (S A, M) the mean reward of the rows start..stop-1 in every context."""
-    for row in range(start, stop):
-        for k in range(table.starts[row], table.starts[row + 1]):
+def row_rewards(start, stop, table, rows, values, out):
+    """Add to out[i] (M,) the mean reward of row rows[i] in every context, for i = start..stop-1."""
+    for i in range(start, stop):
+        for k in range(table.starts[rows[i]], table.starts[rows[i] + 1]):
             value = values[table.reward[k]]
             for m in range(out.shape[1]):
-                out[row, m] += value * table.distinct[table.pattern[k], m]
+                out[i, m] += value * table.distinct[table.pattern[k], m]
 
 
 @njit(cache=True, nogil=True)
-def number_keys(keys, slots, out):
-    """Number the distinct keys (n,) in the order they come, into out (n,); returns how many.
-
-    `slots` is room for a hash table, a power of two, filled with -1: the first place of each key.
-    """
-    count, last = 0, np.uint64(slots.shape[0] - 1)
+def number_keys(keys, out):
+    """Number the distinct keys (n,) in the order they come, into out (n,); returns how many."""
+    count, slots = 0, np.full(1 << 10, -1, np.int32)  # a table of hashes: the first place of each
     for i in range(keys.shape[0]):
+        if 2 * count >= slots.shape[0]:
+            known, slots = slots, np.full(4 * slots.shape[0], -1, np.int32)
+            last = np.uint64(slots.shape[0] - 1)
+            for j in known:
+                if j >= 0:
+                    h = keys[j] & last
+                    while slots[h] >= 0:
+                        h = (h + np.uint64(1)) & last
+                    slots[h] = j
+        last = np.uint64(slots.shape[0] - 1)
         h = keys[i] & last
         while slots[h] >= 0 and keys[slots[h]] != keys[i]:
             h = (h + np.uint64(1)) & last

@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 
 from latentmdp._util import Flags, Floats, Indices, Integers, frozen
 from latentmdp.model import LatentMDP
-from latentmdp.outcomes import Outcomes, RunInBlocks, at_once
+from latentmdp.outcomes import Outcomes, RunInBlocks, at_once, numbered
 from latentmdp.planning.hsvi import kernels_lumping as kernels
 from latentmdp.planning.limits import LimitReached
 
@@ -104,11 +104,15 @@ def lump(
     """
     S, A, M = model.n_states, model.n_actions, model.n_contexts
     table = model.tabulate(run)
-    rewards = np.zeros((S * A, M))
+    # Rows with the same outcomes but for where they lead earn the same, unless there is a bonus.
+    paid, first = numbered(table.starts, table.pattern * np.int64(model.n_rewards) + table.reward)
+    if model.bonus is not None:
+        paid = first = np.arange(S * A)
+    rewards = np.zeros((first.size, M))
     if model.bonus is not None:
         rewards += np.moveaxis(model.bonus, 0, -1).reshape(S * A, M)
-    run(kernels.row_rewards, S * A, table, model.reward_values, rewards)
-    pairs = _classes(model, table, rewards, run, check)
+    run(kernels.row_rewards, first.size, table, first, model.reward_values, rewards)
+    pairs = _classes(model, table, paid, rewards, run, check)
     own, contexts = np.empty((S, M), np.int32), np.zeros((S, M), np.int32)
     counts, leader = np.empty(S, np.int64), np.arange(S)
     room = np.full(int(pairs.max()) + 1, -1)
@@ -126,57 +130,57 @@ def lump(
     number = number[leader]
     # Only now outcomes are merged that say the same: a reading of a rock that was sampled says
     # nothing, and must still match that of one that is bad.
-    merged, places = table.merged(run)
-    problem = _problem(model, merged, rewards, leaders, number, contexts, classes, counts[leaders])
+    led = table.of_rows((leaders[:, None] * A + np.arange(A)).ravel())
+    merged, places = led.merged(run)
+    pays = (paid, rewards)
+    problem = _problem(model, merged, *pays, leaders, number, contexts, classes, counts[leaders])
     contexts = np.ascontiguousarray(contexts[leaders, : int(counts.max())])
     rows = table.rows()
-    led = leader[rows // A] * A + rows % A
-    outcome = places[table.starts[led] + position] - merged.starts[led]
+    rows = number[rows // A] * A + rows % A
+    outcome = places[led.starts[rows] + position] - merged.starts[rows]
     return Lumping(problem, number, classes, outcome, leaders, contexts)
 
 
 def _classes(
-    model: LatentMDP, table: Outcomes, rewards: Floats, run: RunInBlocks,
+    model: LatentMDP, table: Outcomes, paid: Integers, rewards: Floats, run: RunInBlocks,
     check: Callable[[], None] | None,
-) -> Integers:  # fmt: skip
+) -> Indices:  # fmt: skip
     """The class of every pair, (S, M), such that outcomes match; or each pair its own."""
     S, A, M = model.n_states, model.n_actions, model.n_contexts
-    each = np.arange(S * M).reshape(S, M)
-    scale = max(float(np.abs(rewards).max()), 1e-300)
+    each = np.arange(S * M, dtype=np.int32).reshape(S, M)
+    scale = max(float(np.abs(rewards).max(initial=0.0)), 1e-300)
     earned = np.rint(rewards / scale * 2.0**40).astype(np.int64).view(np.uint64)
-    earned += model.allowed.reshape(S * A, 1).astype(np.uint64) << np.uint64(62)
-    keys, before, salt = (np.zeros((S, M), np.uint64) for _ in range(3))
-    count, numbers = 1, np.empty(S * M, np.int64)
-    slots = np.empty(1 << (2 * S * M).bit_length(), np.int32)
+    # Probabilities that round to the same multiple of 2^-40 are the same.
+    chances = np.rint(table.distinct * 2.0**40).astype(np.uint64)
+    keys, pairs, salt = (np.zeros((S, M), kind) for kind in (np.uint64, np.int32, np.uint16))
+    count = 1
     for _ in range(_MOST_ROUNDS):
         try:
             if check is not None:
                 check()
         except LimitReached:
             return each
-        run(kernels.hash_pairs, S, table, A, earned, salt, before, keys)
-        slots.fill(-1)
-        distinct = kernels.number_keys(keys.reshape(-1), slots, numbers)
+        run(kernels.hash_pairs, S, table, chances, model.allowed, paid, earned, salt, pairs, keys)
+        distinct = kernels.number_keys(keys.reshape(-1), pairs.reshape(-1))
         if distinct == S * M:
             return each
         if distinct == count:
             failed = np.zeros(S, np.bool_)
-            pairs = numbers.reshape(S, M)
-            run(kernels.split_classes, S, table, A, pairs, salt, failed)
+            run(kernels.split_classes, S, table, A, pairs, distinct, salt, failed)
             if not failed.any():
                 return pairs
             distinct = 0  # refine once more, and compare with what that gives
-        before, keys, count = keys, before, distinct
+        count = distinct
     return each
 
 
 def _problem(
-    model: LatentMDP, table: Outcomes, rewards: Floats, leaders: Integers, number: Integers,
-    contexts: Indices, classes: Indices, width: Integers,
+    model: LatentMDP, table: Outcomes, paid: Integers, rewards: Floats, leaders: Integers,
+    number: Integers, contexts: Indices, classes: Indices, width: Integers,
 ) -> LumpedProblem:  # fmt: skip
     """The rows of the leaders."""
     A, X = model.n_actions, leaders.size
-    lumped = (table, A, rewards, leaders, number, contexts, classes, width)
+    lumped = (table, A, paid, rewards, leaders, number, contexts, classes, width)
     i8, i4, f8 = (np.empty(0, kind) for kind in (np.int64, np.int32, np.float64))
     n, entries, room, earned = kernels.fill_problem(*lumped, i8, i4, i8, i8, f8, i4, i8, f8)
     starts = np.zeros(X * A + 1, np.int64)

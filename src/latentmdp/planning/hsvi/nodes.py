@@ -46,9 +46,11 @@ def reached(bounds: Bounds, states: Integers, plans: Integers, everywhere: bool 
         frontier = _codes(bounds, *_links(bounds, t, fresh))
         t = t + 1 if bounds.problem.ends else 0
     # In every state there are two at least, also where no plan leads: a policy whose belief plays
-    # no part is followed without one. Where that does not double their number, all that are
-    # followed somewhere are there, for those who begin with another belief or in another state.
-    standing = np.arange(min(2, n_policies))
+    # no part is followed without one. (One, where two would take more than a tenth of the memory.)
+    # Where that does not double their number, all that are followed somewhere are there, for those
+    # who begin with another belief or in another state.
+    two = 16.0 * alive.size * layers * bounds.model.n_contexts
+    standing = np.arange(min(2 if 10.0 * two <= bounds.memory else 1, n_policies))
     ranks = np.unique(np.concatenate([codes % size for codes in found]))
     followed = np.union1d(standing, n_policies - 1 - ranks[ranks < n_policies])
     if everywhere or followed.size * alive.size * layers <= sum(codes.size for codes in found):
@@ -100,16 +102,18 @@ def actions_of(bounds: Bounds, nodes: Nodes) -> Indices:
 def vectors_of(bounds: Bounds, nodes: Nodes) -> Floats:
     """What every node earns in each of the model's contexts, (n, M)."""
     lumping, problem = bounds.lumping, bounds.problem
-    classes, layer = lumping.classes[nodes.states], _layers(bounds, nodes)
-    vectors = np.empty(classes.shape)
-    is_plan = nodes.plans >= 0
-    plans = nodes.plans[is_plan]
-    vectors[is_plan] = np.take_along_axis(bounds.plans.vectors[plans], classes[is_plan], 1)
-    others = ~is_plan
-    places = problem.first[lumping.state[nodes.states[others]]][:, None] + classes[others]
-    policies = -1 - nodes.plans[others]
-    places += layer[others, None] * problem.first[-1]
-    vectors[others] = bounds.tables.first_plans[policies[:, None], places]
+    n, M = nodes.states.size, bounds.model.n_contexts
+    first = problem.first[lumping.state[nodes.states]]
+    first += _layers(bounds, nodes) * problem.first[-1]
+    vectors, at_once = np.empty((n, M)), max(1, 2**20 // M)
+    for begin in range(0, n, at_once):
+        some = slice(begin, begin + at_once)
+        classes, plans, out = lumping.classes[nodes.states[some]], nodes.plans[some], vectors[some]
+        is_plan = plans >= 0
+        of_plans = bounds.plans.vectors[plans[is_plan]]
+        out[is_plan] = np.take_along_axis(of_plans, classes[is_plan], 1)
+        places = first[some][~is_plan, None] + classes[~is_plan]
+        out[~is_plan] = bounds.tables.first_plans[-1 - plans[~is_plan, None], places]
     return vectors
 
 
