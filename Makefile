@@ -12,7 +12,7 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite test-cluster test-gpu test-lowest lint bench arena experiments case-study docs pictures results package clean
+.PHONY: help demo test suite test-cluster test-gpu test-lowest lint bench arena experiments case-study docs pictures results package release-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' Makefile
@@ -58,7 +58,7 @@ case-study: $(VENV)/.examples  ## groups in a panel of real households, with hel
 	$(BIN)/python examples/yogurt_panel.py --pictures docs/pictures
 
 docs: $(VENV)/.docs  ## the documentation, as a static site under site/
-	$(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html"
 
 pictures: $(VENV)/.run  ## the pictures of the docs, and docs/results.md from what is under out/
@@ -71,13 +71,21 @@ results: experiments arena  ## every long run (hours; each goes on where it was 
 	$(BIN)/python benchmarks/interval_coverage.py --out out/coverage --to 120 --jobs $(WORKERS)
 	$(MAKE) pictures
 
-package: $(VENV)/.dev  ## wheel and sdist under dist/, the wheel tried in an empty environment
-	rm -rf dist build
+package: $(VENV)/.dev  ## wheel and sdist under dist/
+	rm -rf dist
 	$(BIN)/python -m build --no-isolation
-	$(BIN)/python -m venv build/empty
-	build/empty/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt dist/*.whl
-	cd build && empty/bin/latentmdp make visitor --out visitor.npz && empty/bin/latentmdp plan visitor.npz
-	cd build && empty/bin/python -c "from importlib.resources import files; assert (files('latentmdp') / 'py.typed').is_file()"
+
+# The lowest and the newest Python of this machine; the same one, where there is one.
+PYTHONS ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p; \
+	done | sed -n '1p;$$p')
+
+release-check: package  ## wheel and sdist, each installed in an empty environment and tried
+	@set -e; for python in $(sort $(PYTHONS)); do for file in dist/*.whl dist/*.tar.gz; do \
+		echo "== $$file on $$($$python --version)"; rm -rf build/empty; $$python -m venv build/empty; \
+		build/empty/bin/python -m pip --disable-pip-version-check install --quiet \
+			--constraint constraints.txt $$file; \
+		(cd build && ../tests/release_check.sh empty/bin); done; done
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) out site dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,41 +1,119 @@
-"""How the site is built: a search that works from disk, and what the reference lists.
+"""How the site is built: pages made of files outside of docs/, formulas, and the reference.
 
-The search of MkDocs loads its index with a request from a worker; a browser refuses both to pages
-that were opened as files. Scripts it loads from anywhere, so the index is written as one, which
-docs/js/search.js reads.
-
-The reference lists the public functions and classes of a module. A module inside a package has no
-`__all__`, so its documented constants and type aliases, which are for readers of the code, would
-be listed too; where there is an `__all__`, it decides.
+Nothing is fetched from elsewhere, and everything works from disk. Formulas between dollars become
+MathML here, which browsers draw without a script. A line `::: lm.NAME` of a reference page stands
+for the documentation of a public object under the name that users write. The changelog, how to
+contribute and to cite, the examples and the notebooks are pages too, made of the files themselves,
+so that nothing is written twice.
 """
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-import griffe
+from mkdocs.structure.files import File
 
-INDEX = "search/search_index"
-
-
-def on_post_build(config: Any) -> None:
-    """Write search_index.js beside search_index.json."""
-    source = Path(config["site_dir"]) / f"{INDEX}.json"
-    entries = json.loads(source.read_text())["docs"]
-    rows = [[entry["location"], entry["title"], entry["text"]] for entry in entries]
-    text = f"window.searchIndex = {json.dumps(rows, ensure_ascii=False)};\n"
-    (Path(config["site_dir"]) / f"{INDEX}.js").write_text(text)
-    source.unlink()
+ROOT = Path(__file__).parent
+NOTEBOOKS = ROOT / "docs" / "notebooks"
+REFERENCE = re.compile(r"^::: lm\.([\w.]+)$", re.MULTILINE)
 
 
-class FunctionsAndClasses(griffe.Extension):
-    """Take constants that no `__all__` names out of modules, before pages are made of them."""
+def on_config(config: Any) -> Any:
+    """The version stands at the foot of every page."""
+    version = re.search(r'"(.+)"', (ROOT / "src/latentmdp/_version.py").read_text())
+    assert version is not None
+    config.copyright = f"latentmdp {version[1]}, MIT licence. No script or font from elsewhere."
+    return config
 
-    def on_module_members(self, *, mod: Any, **_: Any) -> None:
-        """Leave functions, classes and submodules; the fields of a class are its own, and stay."""
-        if mod.exports is None:
-            for name, member in list(mod.members.items()):
-                if not member.is_alias and member.is_attribute:
-                    del mod.members[name]
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that are made of other files."""
+    pages = {
+        "changelog.md": _moved((ROOT / "CHANGELOG.md").read_text()),
+        "contributing.md": _moved((ROOT / "CONTRIBUTING.md").read_text()),
+        "citation.md": _citation(),
+        "examples.md": _examples(),
+        **{f"notebooks/{path.stem}.md": _notebook(path) for path in NOTEBOOKS.glob("*.ipynb")},
+    }
+    for name, text in pages.items():
+        files.append(File.generated(config, name, content=text))
+    for path in NOTEBOOKS.glob("*.ipynb"):
+        files.append(File.generated(config, f"notebooks/{path.name}", content=path.read_text()))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """`::: lm.NAME` becomes what mkdocstrings reads."""
+    return REFERENCE.sub(
+        r"::: latentmdp.\1\n    options:\n      heading: lm.\1\n      toc_label: lm.\1", markdown
+    )
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Formulas, which arithmatex has marked, become MathML."""
+    from latex2mathml.converter import convert
+
+    def formula(found: re.Match[str]) -> str:
+        display = "block" if found[1] == "div" else "inline"
+        return convert(html.unescape(found[2]), display=display)
+
+    marked = r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>'
+    return re.sub(marked, formula, content, flags=re.DOTALL)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """The theme's search is a dialog without a name, which screen readers need."""
+    return output.replace('role="dialog">', 'role="dialog" aria-label="Search">', 1)
+
+
+def _moved(text: str) -> str:
+    """A page of the repository's root: its links to documents lead to their pages."""
+    return re.sub(r"\]\(docs/", "](", re.sub(r"\]\((examples|LICENSE)\)", "](examples.md)", text))
+
+
+def _citation() -> str:
+    return (
+        "# How to cite\n\nPlease cite the library and the paper whose algorithms you run. This is "
+        "`CITATION.cff`; entries of all papers are on [the page of the literature](literature.md)."
+        f"\n\n```yaml\n{(ROOT / 'CITATION.cff').read_text()}```\n"
+    )
+
+
+def _examples() -> str:
+    """Every example whole, after its first sentence."""
+    parts = [
+        "# Examples\n\nEach is a script of its own, under `examples/` in the repository, and run "
+        "by the tests. [Notebooks](notebooks/first_plan.md) show their output too.\n"
+    ]
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        title, text = path.stem.replace("_", " ").capitalize(), path.read_text()
+        parts.append(f"## {title}\n\n`examples/{path.name}`\n\n```python\n{text.strip()}\n```\n")
+    return "\n".join(parts)
+
+
+def _notebook(path: Path) -> str:
+    """The cells of a notebook, with what they printed, showed and drew."""
+    parts = []
+    for cell in json.loads(path.read_text())["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(text)
+            continue
+        parts.append(f"```python\n{text}\n```")
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            if "image/svg+xml" in data:
+                label = html.escape(data.get("text/plain", "a picture"))
+                svg = "".join(data["image/svg+xml"])
+                parts.append(f'<figure role="img" aria-label="{label}">{svg}</figure>')
+            elif "text/html" in data:
+                parts.append("".join(data["text/html"]))
+            else:
+                shown = "".join(output.get("text", data.get("text/plain", "")))
+                parts.append(f"```text\n{shown.rstrip()}\n```")
+    parts.append(f"Download it: [{path.name}]({path.name})")
+    return "\n\n".join(parts)

@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import inspect
 import io
+import json
 import re
 import runpy
 from pathlib import Path
@@ -16,7 +17,7 @@ from words import public_modules, words
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TEXT = {".py", ".md", ".txt", ".bib", ".css", ".html", ".toml"}
+TEXT = {".py", ".md", ".txt", ".bib", ".css", ".js", ".html", ".toml", ".ipynb"}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -62,20 +63,48 @@ def test_the_readme_has_its_ten_lines():
     assert first[2] is not None
 
 
-def test_the_reference_has_every_public_name():
+def reference():
+    """(page, name, text up to the next name) of every object in the reference."""
+    for page in (ROOT / "docs" / "reference").glob("*.md"):
+        parts = re.split(r"^::: lm\.([\w.]+)$", page.read_text(), flags=re.MULTILINE)
+        yield from ((page.stem, *pair) for pair in zip(parts[1::2], parts[2::2]))
+
+
+def test_the_reference_has_every_public_name_once_with_an_example():
     import latentmdp
 
-    pages = (ROOT / "docs" / "reference").glob("*.md")
-    modules = {m for page in pages for m in re.findall(r"^::: ([\w.]+)$", page.read_text(), re.M)}
-    for name in set(latentmdp.__all__) - {"__version__", *public_modules()}:
-        owner = getattr(latentmdp, name).__module__
-        assert owner in modules, f"{name} of {owner}"
-    for package in (getattr(latentmdp, name) for name in public_modules()):
-        for name in getattr(package, "__all__", ()):
-            thing = getattr(package, name)
-            if inspect.isclass(thing) or inspect.isfunction(thing):
-                own = thing.__module__.startswith("latentmdp.")
-                assert not own or thing.__module__ in modules, f"{name} of {package.__name__}"
+    found = [(name, text) for _, name, text in reference()]
+    names = [name for name, _ in found]
+    assert len(names) == len(set(names))
+    public = set(latentmdp.__all__) - {"__version__", *public_modules()}
+    assert sorted(public - set(names)) == []
+    shown = {f"plot.{name}" for name in latentmdp.plot.__all__}
+    assert sorted(shown - set(names)) == []
+    for name, text in found:
+        owner, _, member = name.rpartition(".")
+        home = getattr(latentmdp, owner) if owner else latentmdp
+        thing = getattr(home, member)
+        assert member in home.__all__, f"lm.{name} is not public"
+        assert inspect.isclass(thing) or inspect.isfunction(thing), name
+        assert inspect.getdoc(thing), f"lm.{name} says nothing of itself"
+        if name in public | shown:
+            assert "```python" in text, f"lm.{name} has no example"
+
+
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_print_what_they_show(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tool = runpy.run_path(str(ROOT / "docs" / "tools" / "notebooks.py"))
+    notebook = json.loads(path.read_text())
+    for kept, run in zip(notebook["cells"], tool["run"](notebook)["cells"]):
+        old, new = kept.get("outputs", []), run.get("outputs", [])
+        if not old:  # docs/tools/notebooks.py has not filled it yet
+            continue
+        assert [sorted(o.get("data", o)) for o in old] == [sorted(o.get("data", o)) for o in new]
+        assert [o.get("text") for o in old] == [o.get("text") for o in new], kept["source"]
 
 
 def word_table():
@@ -123,10 +152,14 @@ def test_examples_run(script, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.strip()
 
 
+MADE = {"changelog", "contributing", "citation", "examples", *(p.stem for p in NOTEBOOKS)}
+"""Pages that mkdocs_hooks.py makes of other files; the strict build checks links to them."""
+
+
 def test_links_between_pages_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
-            if not target.startswith("http"):
+            if not target.startswith("http") and Path(target).stem not in MADE:
                 assert (page.parent / target).exists(), f"{page.name} -> {target}"
 
 

@@ -48,15 +48,15 @@ def make(given=None, **arguments):
 
 def test_a_table_says_what_a_model_is():
     model = make()
-    assert model.context_names == ("bad", "good")
+    assert model.context_names == ("good", "bad")  # as the table lists them
     assert model.state_names == ("end", "far", "near")
     assert model.action_names == ("open", "wait")
     assert model.terminal.tolist() == [True, False, False]
     assert model.allowed.tolist() == [[False, False], [True, False], [True, True]]
     assert model.reward_values.tolist() == [-2.0, -1.0, 0.0, 10.0]
     assert model.reward_model == "transition"
-    np.testing.assert_allclose(model.mean_rewards()[:, 2, 0], [0.2 * 10 - 0.8, 0.9 * 10 - 0.1])
-    np.testing.assert_allclose(model.transitions[:, 2, 0], [[0.2, 0.8, 0.0], [0.9, 0.1, 0.0]])
+    np.testing.assert_allclose(model.mean_rewards()[:, 2, 0], [0.9 * 10 - 0.1, 0.2 * 10 - 0.8])
+    np.testing.assert_allclose(model.transitions[:, 2, 0], [[0.9, 0.1, 0.0], [0.2, 0.8, 0.0]])
     assert pickle.loads(pickle.dumps(model)) == model
 
 
@@ -158,7 +158,7 @@ def test_the_same_as_from_amounts():
 def test_probabilities_by_name():
     model = make(initial={"near": 0.25, "far": 0.75}, weights={"good": 0.9, "bad": 0.1})
     np.testing.assert_array_equal(model.initial, [[0.0, 0.75, 0.25]] * 2)
-    np.testing.assert_array_equal(model.weights, [0.1, 0.9])
+    np.testing.assert_array_equal(model.weights, [0.9, 0.1])
     assert make(initial="near").initial[0].tolist() == [0.0, 0.0, 1.0]
     numbered = table(state=[0, 0, 0, 1] * 2, next_state=[2, 1, 0, 0] * 2)
     assert make(numbered, initial={1: 1.0}).initial[0].tolist() == [0.0, 1.0, 0.0]

@@ -163,3 +163,20 @@ def test_no_file_and_no_figure_is_left(tmp_path, monkeypatch):
     lm.plot.groups(sized(2, 2))
     assert list(tmp_path.iterdir()) == []
     assert pyplot.get_fignums() == []
+
+
+def test_picture_draws_what_says_most(tmp_path):
+    model = sized(2, 3)
+    plan = lm.QMDP().plan(model)
+    run = lm.LUCRL().run(model, 30, rng=0)
+    for result, label in (
+        (plan, "value per episode"),
+        ({"a": plan}, "value per episode"),
+        (run, "mean return per episode"),
+        (plan.policy.session(), "probability"),
+    ):
+        assert drawn(lm.plot.picture(result)).get_ylabel() == label
+    for result in (model, plan.policy, lm.explain(model, plan.policy, 0)):
+        drawn(lm.plot.picture(result, ax=panel()))
+    with pytest.raises(TypeError, match="no picture of a int"):
+        lm.plot.picture(3)

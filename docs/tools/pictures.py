@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from latentmdp import plot
 from latentmdp._util.arrays import Floats, Indices
 from latentmdp._util.figures import COLOURS, MUTED, canvas, legend
 from latentmdp._util.storage import atomic_write
@@ -298,7 +300,29 @@ def theory_figure() -> Figure:
     return figure
 
 
+def gallery_figure(name: str, kind: str) -> Figure:
+    """A picture of the gallery: an instance by its name, drawn by a function of `lm.plot`."""
+    model = make(name)
+    if kind == "groups":
+        return plot.groups(model).figure
+    plan = HSVI(gap=0.02, time_limit=30.0).plan(model)
+    if kind == "policy":
+        return plot.policy(plan).figure
+    return plot.graph(model, plan.policy).figure
+
+
+GALLERY = {
+    "graph": ("treatment", "visitor", "wait-hub", "river-swim", "rock-sample", "cue"),
+    "policy": ("treatment", "wait-hub"),
+    "groups": ("visitor",),
+}
+
 PICTURES: dict[str, Callable[[], Figure]] = {
+    **{
+        f"gallery-{name}-{kind}": partial(gallery_figure, name, kind)
+        for kind, names in GALLERY.items()
+        for name in names
+    },
     "purpose": purpose_figure,
     "learning": learning_figure,
     "bounds": bounds_closing_figure,

@@ -75,6 +75,8 @@ def read_model_table(table: Any, names: Mapping[str, str], observed: bool) -> Mo
     m, context_names, M = np.zeros(size, np.int64), None, 1
     if "context" in columns:
         (m,), context_names, M = frames.numbered(columns["context"])
+        if list(context_names or ()) == sorted(context_names or (), key=frames.natural_key):
+            m, context_names = _as_listed(m, context_names)
     (s, n), state_names, S = frames.numbered(columns["state"], columns["next_state"])
     (a,), action_names, A = frames.numbered(columns["action"])
     require_memory(16.0 * M * S * A, f"{S:,} states, {A:,} actions and {M:,} contexts")
@@ -117,6 +119,14 @@ def model_columns(
         }
     except frames.ColumnTypeError as error:
         raise ValueError(str(error)) from None
+
+
+def _as_listed(m: Integers, labels: tuple[str, ...] | None) -> tuple[Integers, Any]:
+    """Contexts in the order in which the table lists them, as weights are given."""
+    if labels is None:
+        return m, None
+    order = np.argsort(np.unique(m, return_index=True)[1])
+    return np.argsort(order)[m], tuple(labels[i] for i in order)
 
 
 def _totals(

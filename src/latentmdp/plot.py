@@ -15,7 +15,7 @@ for light and dark screens (`report/page.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,9 +34,10 @@ from latentmdp._util import (
     own_axes,
     plural,
 )
+from latentmdp.fit import Fit
 from latentmdp.metrics import last_tenth, trailing_means
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.offline import Solved
+from latentmdp.offline import LoggedEstimate, OffPolicyValue, Solved
 from latentmdp.online import Run
 from latentmdp.planning import (
     Explanation,
@@ -62,6 +63,7 @@ __all__ = [
     "graph",
     "groups",
     "model_errors",
+    "picture",
     "policy",
     "regret",
     "returns",
@@ -73,6 +75,23 @@ _TINT = 0.45
 
 
 # ------------------------------------------------------------------------------ pictures of results
+
+
+def picture(result: Any, ax: Axes | None = None) -> Axes:
+    """The picture that says most about a result: what `--plot` draws.
+
+    Parameters
+    ----------
+    result
+        A plan or plans by name (`bounds`), a run (`returns`), a fit (`groups`), what `solve` found
+        (`estimates`), an estimate from logs (`agreement`), a model (`graph`), a session
+        (`beliefs`), or an explanation or a policy (`policy`).
+    """
+    for kind, draw in _PICTURES.items():
+        if isinstance(result, kind):
+            return draw(result, ax)
+    kinds = ", ".join(sorted({one.__name__ for one in _PICTURES}))
+    raise TypeError(f"there is no picture of a {type(result).__name__}, only of: {kinds}")
 
 
 def beliefs(
@@ -581,3 +600,20 @@ class _Palette:
             Patch(color=self._colours[a], alpha=_TINT, label=_action(self._model, a))
             for a in sorted(self._colours)
         ]
+
+
+_PICTURES: dict[type, Callable[..., Axes]] = {
+    Plan: bounds,
+    Mapping: bounds,
+    Run: returns,
+    Fit: groups,
+    Solved: estimates,
+    LoggedEstimate: agreement,
+    OffPolicyValue: agreement,
+    LatentMDP: graph,
+    Session: beliefs,
+    Explanation: policy,
+    MixtureExplanation: policy,
+    Policy: policy,
+}
+"""What `picture` draws of each kind."""

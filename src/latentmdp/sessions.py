@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentmdp._util import (
+    Factual,
     Fielded,
     Flags,
     Floats,
@@ -339,7 +340,7 @@ class SavedSession(Fielded):
     history: dict[str, Any] | None = None
 
 
-class Session:
+class Session(Factual):
     """One individual; see `BatchSession` for many.
 
     Attributes
@@ -383,6 +384,15 @@ class Session:
     def over(self) -> bool:
         """Whether the episode has ended: its state is terminal, or the horizon is reached."""
         return bool(self._batch.over[0])
+
+    def facts(self) -> dict[str, Any]:
+        """Where the individual is, and what is believed of it."""
+        model, at = self.model, self._batch._states
+        state = None if at is None else names.label("state", int(at[0]), model.state_names)
+        acted_in = getattr(self.policy, "model", model)
+        contexts = names.labels("context", acted_in.context_names, self.belief.size)
+        shares = (f"{name} {share:.1%}" for name, share in zip(contexts, self.belief))
+        return {"steps": self.t, "state": state, "over": self.over, "belief": ", ".join(shares)}
 
     def observe(
         self,

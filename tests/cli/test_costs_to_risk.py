@@ -25,7 +25,7 @@ def test_the_commands_of_the_page(tmp_path, monkeypatch):
     for command in commands:
         shown[command[0], *command[2:4]] = run(*command).stdout
     model, policy = lm.load("model.npz"), lm.load("policy.npz")
-    assert model.context_names == ("corroded", "sound", "worn bearing")
+    assert model.context_names == ("sound", "worn bearing", "corroded")
     plan = lm.HSVI(gap=0.001).plan(model)
     assert f"{plan.lower:.2f}" == "-12.14"  # as the page says
     decisions = lm.report.decision_table(model, policy).to_markdown()

@@ -14,26 +14,22 @@ STEPS = 1_000
 
 FOLLOW = """async (walks) => {
   const shown = [];
-  const other = (id, value) => { document.getElementById(id).value = value; };
-  const pick = (key) => {
-    const button = document.querySelector(`#options button[data-key="${key}"]`);
-    if (button) { button.click(); return; }
-    const [state, reward] = key.split(".");
-    other("other-state", state);
-    if (reward !== undefined) other("other-reward", reward);
-    document.querySelector("#other-form button").click();
+  const click = (box, key) => document.querySelector(`#${box} button[data-key="${key}"]`).click();
+  const pick = (state, reward) => {
+    click("options", state);
+    if (!document.getElementById("paid").hidden) click("amounts", reward);
   };
   for (const walk of walks) {
     document.getElementById("restart").click();
     const part = document.getElementById("part");
     if (part) { part.value = walk.part; part.dispatchEvent(new Event("change")); }
-    pick(String(walk.first));
+    pick(walk.first);
     const notes = [window.explorer.situation()];
     for (const [action, state, reward] of walk.steps) {
       const taken = document.getElementById("taken");
       taken.value = action;
       taken.dispatchEvent(new Event("change"));
-      pick(`${state}.${reward}`);
+      pick(state, reward);
       const told = window.explorer.situation();
       told.text = document.getElementById("action").textContent;
       notes.push(told);
@@ -81,31 +77,30 @@ def written(tmp_path_factory):
     return {name: (policy, (folder / f"{name}.html").as_uri()) for name, policy in found.items()}
 
 
-def random_walks(policy, rng, deviate=0.2, surprise=0.02):
-    """Episodes of STEPS steps in all; now and then another action or something impossible."""
+def random_walks(policy, rng, deviate=0.2):
+    """Episodes of STEPS steps in all; now and then another action is taken."""
     model, walks, left = policy.model, [], STEPS
     table, A = model.outcomes, model.n_actions
+    beginnings = np.flatnonzero((model.initial.max(axis=0) > 0.0) & ~model.terminal)
     while left > 0:
         followed, part = policy, 0
         if isinstance(policy, lm.MixturePolicy):
             part = int(rng.integers(policy.weights.size))
             followed = policy.parts[part]
-        session, state = followed.session(), int(rng.choice(np.flatnonzero(~model.terminal)))
+        session, state = followed.session(), int(rng.choice(beginnings))
         session.observe(state)
         walk = {"part": part, "first": state, "steps": []}
         notes = [(session.belief, session.act_index())]
-        context = rng.integers(model.n_contexts)
+        likely = model.weights * model.initial[:, state]
+        context = rng.choice(model.n_contexts, p=likely / likely.sum())
         for _ in range(min(left, 250)):
             action = session.act_index()
             if rng.random() < deviate:
                 action = int(rng.choice(np.flatnonzero(model.allowed[state])))
             row = slice(*table.starts[state * A + action : state * A + action + 2])
             chances = table.probs[row, context]
-            if rng.random() < surprise:
-                seen = int(rng.integers(model.n_states)), int(rng.integers(model.n_rewards))
-            else:
-                k = rng.choice(chances.size, p=chances / chances.sum())
-                seen = int(table.next_state[row][k]), int(table.reward[row][k])
+            k = rng.choice(chances.size, p=chances / chances.sum())
+            seen = int(table.next_state[row][k]), int(table.reward[row][k])
             state, z = seen
             session.observe(state, float(model.reward_values[z]), action=action)
             walk["steps"].append((action, state, z))
@@ -140,7 +135,7 @@ def test_margin_and_values_are_those_of_explain(written, visit):
         policy, address = written[name]
         page, _ = visit(address)
         model = policy.model
-        for walk, notes in random_walks(policy, np.random.default_rng(3), surprise=0.0)[:2]:
+        for walk, notes in random_walks(policy, np.random.default_rng(3))[:2]:
             walk["steps"], notes = walk["steps"][:6], notes[:7]
             [shown] = page.evaluate(FOLLOW, [walk])
             states = [walk["first"], *(n for _, n, _ in walk["steps"])]
@@ -167,6 +162,8 @@ def test_of_a_mixture_the_reader_says_what_was_drawn(written, visit):
         np.testing.assert_allclose(shown["byContext"], part.by_context, atol=1e-9)
         assert f"policy {i + 1} recommends" in page.text_content("#where")
     page.locator("#options button").first.click()
+    if page.locator("#paid").is_visible():
+        page.locator("#amounts button").first.click()
     page.click("#copy")
     again, _ = visit(page.url)
     assert again.evaluate("window.explorer.situation()") == page.evaluate(
@@ -209,6 +206,66 @@ def test_beliefs_too_small_for_a_number_wake_up_again(tmp_path, visit):
     assert session.belief[1] > 0.99
 
 
+def crowd():
+    """Forty named states, of which few can follow; amounts of two sizes; few steps."""
+    S = 40
+    transitions = np.zeros((2, S, 2, S))
+    for s in range(S):
+        for m in range(2):
+            transitions[m, s, :, (s + 1) % S] = 0.3 + 0.4 * m
+            transitions[m, s, :, (s + 2) % S] = 0.7 - 0.4 * m
+    rewards = np.zeros((2, S, 2))
+    rewards[0, ::2, 0] = rewards[1, 1::2, 1] = 0.6
+    names = [f"place {s:02d}" for s in range(S)]
+    return lm.LatentMDP(transitions, rewards, initial=np.ones(S) / S, horizon=6, state_names=names)
+
+
+def test_typing_filters_and_what_is_impossible_changes_nothing(tmp_path, visit):
+    policy = lm.QMDP().plan(crowd()).policy
+    write_explorer(policy, tmp_path / "page.html", unit="k€")
+    page, events = visit((tmp_path / "page.html").as_uri())
+    assert page.locator("#options button").count() == 40
+    page.fill("#typed", "place 1")
+    assert page.locator("#options button").count() == 10
+    page.fill("#typed", "12")
+    page.press("#typed", "Enter")
+    assert page.evaluate("window.explorer.situation().state") == 12
+    before = page.evaluate("window.explorer.situation()")
+    for typed, told in (("place 30", "impossible here"), ("the moon", "the name of no state")):
+        page.fill("#typed", typed)
+        page.press("#typed", "Enter")
+        assert told in page.text_content("#refused")
+        assert page.evaluate("window.explorer.situation()") == before
+    page.fill("#typed", "13")
+    page.press("#typed", "Enter")
+    assert page.text_content("#paid-question") == "What was paid, on the way to place 13?"
+    assert page.locator("#amounts button span:first-child").all_text_contents()[0].endswith(" k€")
+    page.locator("#amounts button").first.click()
+    assert page.evaluate("window.explorer.situation().t") == 1
+    bars = page.eval_on_selector_all(".belief", "all => all.map(e => e.ariaLabel)")
+    assert len(bars) == 2
+    assert bars[0] == "context 0 50.0 %, context 1 50.0 %"
+    assert events["said"] == []
+
+
+def test_what_would_change_it_is_what_explain_says(written, visit):
+    policy, address = written["visitor"]
+    page, _ = visit(address)
+    page.locator("#options button").first.click()
+    state = page.evaluate("window.explorer.situation().state")
+    told = lm.explain(policy.model, policy, state)
+    names = policy.model.context_names
+    expected = {
+        (policy.model.action_names[point.action], names[point.context])
+        for point in told.turning_points
+        if point.belief is not None
+    }
+    lines = page.locator("#changes li").all_text_contents()
+    found = {tuple(line.split(" were ")[0].split(", if ")) for line in lines}
+    assert found
+    assert found <= expected
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_fits_every_screen(written, visit, width, scheme):
@@ -218,7 +275,7 @@ def test_the_page_fits_every_screen(written, visit, width, scheme):
         page.emulate_media(color_scheme=scheme)
         for _ in range(3):
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            page.locator("#options button").first.click()
+            page.locator("#options button:visible, #amounts button:visible").first.click()
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         light = sum(map(int, re.findall(r"\d+", background)[:3])) > 384
         assert light == (scheme == "light")
@@ -265,8 +322,10 @@ def test_names_are_shown_as_they_are(written, visit):
     assert page.title() == "Explorer <named>"
     contexts = page.locator("#belief tbody th").all_text_contents()
     assert contexts == list(policy.model.context_names)
-    states = page.locator("#other-state option").all_text_contents()
-    assert states == list(policy.model.state_names)
+    initial = lm.belief.filter_tables(policy.model, policy.smoothing).initial  # (S, M)
+    possible = initial.max(axis=1) > 0.0
+    states = page.locator("#options button span:first-child").all_text_contents()
+    assert sorted(states) == sorted(np.array(policy.model.state_names)[possible])
 
 
 def test_a_markov_policy_has_a_page_too(tmp_path, visit):

@@ -52,7 +52,16 @@ if TYPE_CHECKING:
     from latentmdp._util.progress import Move, progress_bar
     from latentmdp._util.random import RNGLike, as_generator, drawn, given_seed, philox_key
     from latentmdp._util.registration import register_environment, register_saver, saver
-    from latentmdp._util.results import Result, Worded, cell, in_words, labelled, plain
+    from latentmdp._util.results import (
+        Factual,
+        Result,
+        Worded,
+        cell,
+        extent,
+        in_words,
+        labelled,
+        plain,
+    )
     from latentmdp._util.spaces import FiniteSpace, element_name
     from latentmdp._util.storage import (
         FORMAT,

@@ -34,7 +34,22 @@ class Worded(NamedTuple):
         return cls(list(sentences), "\n".join(sentences))
 
 
-class Result:
+class Factual:
+    """Base of everything that says what it is: in a notebook, and on the command line."""
+
+    def facts(self) -> dict[str, Any]:
+        """What a reader wants to know first, by name."""
+        return {"summary": repr(self)}
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th{_LEFT}>{escape(name)}</th><td{_LEFT}>{escape(text)}</td></tr>"
+            for name, text in labelled(self.facts())
+        )
+        return f"<table><caption>{type(self).__name__}</caption><tbody>{rows}</tbody></table>"
+
+
+class Result(Factual):
     """Base of frozen dataclasses (declared with eq=False) that report what was found.
 
     Two are equal if they are of one type and all their fields are, NaN equal to NaN; fields that
@@ -53,12 +68,13 @@ class Result:
         """What a reader wants to know first, by name; every field, unless a class chooses."""
         return {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
 
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th{_LEFT}>{escape(name)}</th><td{_LEFT}>{escape(text)}</td></tr>"
-            for name, text in labelled(self.facts())
-        )
-        return f"<table><caption>{type(self).__name__}</caption><tbody>{rows}</tbody></table>"
+
+def extent(numbers: Any) -> Worded | None:
+    """The least and the greatest of an array, as a fact; None where there is none."""
+    if not numbers.size:
+        return None
+    ends = [numbers.min().item(), numbers.max().item()]
+    return Worded(ends, "{:.4g} to {:.4g}".format(*ends))
 
 
 def labelled(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -84,7 +84,7 @@ PolicyName = Annotated[
 ]
 TimeLimit = Annotated[float | None, typer.Option(min=0.0, help="Seconds a planner may take.")]
 Plot = Annotated[
-    Path | None, typer.Option(help="Draw the bounds against time (.svg, .png or .pdf).")
+    Path | None, typer.Option(help="Draw what was found, to a file (.svg, .png or .pdf).")
 ]
 PolicyOut = Annotated[Path | None, typer.Option(help="Save the policy here (.npz).")]
 Checkpoint = Annotated[Path | None, typer.Option(help="Save to, and go on from, this .npz file.")]
@@ -130,6 +130,7 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
                 for name, options in groups.items():
                     values[name] = kinds[name](**{o.name: values.pop(o.name) for o in options})
                 written = _outputs(values)
+                check_plot(values.get("plot"))
                 body(screen, **values)
                 for path in written:
                     if path.is_file():
@@ -470,12 +471,12 @@ def check_plot(path: Path | None) -> None:
     check_target(path)
 
 
-def draw(path: Path | None, drawing: Callable[..., Any], *what: Any) -> None:
-    """Write what a function of `lm.plot` draws where the user asked for it, if anywhere."""
+def draw(path: Path | None, result: Any, drawing: Callable[..., Any] | None = None) -> None:
+    """Write the picture of a result, or what else draws it, where the user asked for it."""
     if path is not None:
         from latentmdp._util import write_figure
 
-        write_figure(drawing(*what), path)
+        write_figure((drawing or lm.plot.picture)(result), path)
 
 
 def save(result: object, path: Path | None) -> None:

@@ -18,7 +18,8 @@ besides is written in further columns, so that `load` finds it:
 
 They count only where the first four are all there, and none of them is given to `load`. What no
 row can say is refused by `save`: a state that is never reached and has no action, an episode that
-begins in a terminal state, rows never visited. Names come back in natural order.
+begins in a terminal state, rows never visited. Names of states and actions come back in
+natural order, those of contexts as the file lists them.
 """
 
 from __future__ import annotations

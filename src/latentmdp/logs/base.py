@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from latentmdp._util import Flags, Floats, Integers, plural
+from latentmdp._util import Factual, Flags, Floats, Integers, plural
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs.covariates import Covariates
 from latentmdp.logs.history import JoinedStates
@@ -182,7 +182,7 @@ def spread(number: int, steps: int, held_steps: int | None = None) -> list[int]:
     return [(2 * k + 1) * number // (2 * sampled) for k in range(sampled)]
 
 
-class Logs:
+class Logs(Factual):
     """Logged episodes that are read batch by batch: `Trajectories`, or `LogFiles` on disk.
 
     Attributes

@@ -30,7 +30,17 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import Fielded, Flags, Floats, Indices, Integers, arrays, plural, validation
+from latentmdp._util import (
+    Fielded,
+    Flags,
+    Floats,
+    Indices,
+    Integers,
+    arrays,
+    extent,
+    plural,
+    validation,
+)
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs.base import (
     NO_END,
@@ -819,6 +829,29 @@ class Trajectories(Logs, Fielded):
         arrays.store(self, state)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def facts(self) -> dict[str, Any]:
+        """How much was logged, what was earned and what is not known."""
+        returns, counts = self.returns(), self.multiplicities()
+        known = ~np.isnan(returns)
+        return {
+            "episodes": self.n_episodes,
+            "stored_episodes": len(self),
+            "steps": self.n_steps,
+            "states": self.n_states,
+            "actions": self.n_actions,
+            "contexts_known": self.contexts is not None,
+            "lengths": extent(self.lengths),
+            "mean_return": np.average(returns[known], weights=counts[known])
+            if known.any()
+            else None,
+            "reward_values": self.reward_values,
+            "individuals": None if self.continues is None else self.n_individuals,
+            "missing": self.missing,
+            "covariates": None if self.covariates is None else list(self.covariates.names),
+            "state_names": self.state_names,
+            "action_names": self.action_names,
+        }
 
     def __repr__(self) -> str:
         lengths = self.lengths

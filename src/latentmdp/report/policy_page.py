@@ -40,6 +40,7 @@ def write_explorer(
     out: str | os.PathLike[str],
     model: LatentMDP | None = None,
     title: str = "Policy explorer",
+    unit: str = "",
 ) -> None:
     """Write a page on which anybody can follow a policy: pick what was observed, see what to do.
 
@@ -54,6 +55,8 @@ def write_explorer(
         The model that a Markov policy acts in; the others have their own.
     title
         Heading of the page.
+    unit
+        What rewards are counted in, shown after every amount.
 
     Raises
     ------
@@ -64,7 +67,10 @@ def write_explorer(
     graph = policy if isinstance(policy, PolicyGraph) else None
     _require_size(vectors, graph)
     require_writable(out)
-    data = _data(vectors) | {"usesBelief": isinstance(policy, AlphaVectorPolicy)}
+    data = _data(vectors) | {
+        "usesBelief": isinstance(policy, AlphaVectorPolicy),
+        "unit": unit,
+    }
     if graph is not None:
         data |= _links(graph)
     # A link to a history is one of this policy only.

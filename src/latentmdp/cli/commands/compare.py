@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.catalogue import PLANNERS, SECONDS, limited, planner
 from latentmdp.cli.screen import Screen
@@ -36,7 +35,6 @@ def command(
     """
     from latentmdp.report import try_planner
 
-    options.check_plot(plot)
     planners = {}
     for name in options.parts_of(methods):
         planners[name] = planner(name, **limited(name, time_limit))
@@ -52,7 +50,7 @@ def command(
             move()
     mean = [r for r in results if r.bounds_of in ("", "memoryless")]
     bounded = {r.name: r.plan for r in mean if r.plan is not None and r.plan.upper is not None}
-    options.draw(plot, lm.plot.bounds, bounded)
+    options.draw(plot, bounded)
     plans = [result.facts() for result in results]
     screen.result(model=model, seed=seed, plans=plans)
     columns = ("method", "value", "worst", "regret", "lower", "upper", "gap", "seconds")

@@ -20,7 +20,7 @@ def command(
     belief: str | None = None,
     t: Annotated[int | None, typer.Option(min=0)] = None,
     out: Path | None = None,
-    plot: Path | None = None,
+    plot: options.Plot = None,
 ) -> None:
     """Say why a policy acts as it does: its margin, what would change it, what to wait for.
 
@@ -40,16 +40,12 @@ def command(
         Time in the episode, from 0.
     out
         Write the decision table of all states (.md, .csv, or .html with its risk).
-    plot
-        Draw the decision, or without `--state` which state and action follows which (.svg, .png,
-        .pdf).
     """
     if state is None and out is None and plot is None:
         raise typer.BadParameter("--state says which decision to explain; --out writes all of them")
     if out is not None and out.suffix.lower() not in (".md", ".csv", ".html"):
         raise typer.BadParameter(f"--out writes .md, .csv or .html, got {str(out)!r}")
     options.check_target(out)
-    options.check_plot(plot)
     believed, world = options.belief_of(belief), options.load_model(model)
     acting, explanation = find_policy(policy, world), None
     if state is not None:
@@ -59,10 +55,10 @@ def command(
             lm.report.write_decision_page(world, acting, out, believed, t)
     elif out is not None:
         lm.report.decision_table(world, acting, believed, t).write(out)
-    if explanation is not None:
-        options.draw(plot, lm.plot.policy, explanation)
+    if explanation is None:  # no one decision: which state and action follows which
+        options.draw(plot, world, lambda model: lm.plot.graph(model, acting))
     else:
-        options.draw(plot, lm.plot.graph, world, acting)
+        options.draw(plot, explanation)
     data = {} if explanation is None else explanation.to_dict()
     screen.result(model=model, policy=policy, out=out, plot=plot, **data)
     for line in () if explanation is None else explanation.text.splitlines():

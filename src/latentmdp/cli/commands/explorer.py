@@ -18,6 +18,7 @@ def command(
     model: Annotated[Path | None, typer.Option(exists=True)] = None,
     out: options.PageOut = Path("explorer.html"),
     title: options.Title = "Policy explorer",
+    unit: str = "",
 ) -> None:
     """Write a page for people who do not program: pick what was observed, see what to do.
 
@@ -32,8 +33,10 @@ def command(
         A policy, or what holds one: a plan, a run, an outcome of `solve` (.npz).
     model
         The model of a policy that has none of its own.
+    unit
+        What rewards are counted in: `k€`, `days`.
     """
     options.check_target(out)
     world = None if model is None else options.load_model(model)
-    lm.report.write_explorer(policy_in(policy), out, world, title)
+    lm.report.write_explorer(policy_in(policy), out, world, title, unit)
     options.written_page(screen, "explorer", out)

@@ -16,6 +16,7 @@ def command(
     structure: options.StructureOptions,
     out: Path | None = None,
     groups: Path | None = None,
+    plot: options.Plot = None,
     max_contexts: options.Positive = 10,
     seed: options.Seed = 0,
     device: options.Device = "cpu",
@@ -49,6 +50,7 @@ def command(
         warnings.simplefilter("always")
         fit = lm.initialize(None, data, engine=engine, rng=seed, **arguments)
     options.save(fit.model, out)
+    options.draw(plot, fit)
     if groups is not None:
         write_groups(groups, fit, data)
     sure, differences = assignment(fit, data), largest_differences(fit.model)

@@ -17,6 +17,7 @@ def command(
     method: Literal["likelihood", "psr"] = "likelihood",
     episodes: options.Episodes = 3_000,
     checkpoint: options.Checkpoint = None,
+    plot: options.Plot = None,
     seed: options.Seed = 0,
 ) -> None:
     """Learn to act in a model from nothing: neither its numbers nor its contexts are shown.
@@ -43,6 +44,7 @@ def command(
         progress=screen.talks,
     )
     outputs.save(learned)
+    options.draw(plot, learned)
     informed = lm.evaluate(world, lm.QMDP().plan(world).policy, episodes=20_000, rng=seed).mean
     rows = [
         (

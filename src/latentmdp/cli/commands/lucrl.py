@@ -20,6 +20,7 @@ def command(
     start: Path | None = None,
     checkpoint: options.Checkpoint = None,
     out: Path | None = None,
+    plot: options.Plot = None,
     seed: options.Seed = 0,
 ) -> None:
     """Learn by acting: L-UCRL with Q-MDP.
@@ -45,4 +46,5 @@ def command(
     screen.checkpoint = checkpoint
     run = learner.run(world, episodes, rng=seed, checkpoint=checkpoint, progress=screen.talks)
     options.save(run, out)
+    options.draw(plot, run)
     screen.result(f"learning in {model}", run, model=model, out=out)

@@ -49,7 +49,6 @@ def command(
         Share of bad contexts (cvar), or how far weights are off.
     """
     options.check_target(out, lm.AlphaVectorPolicy)
-    options.check_plot(plot)
     if objective is not None:
         if method not in (DEFAULT, "robust"):
             raise typer.BadParameter(f"--objective is for --method robust, not {method}")
@@ -63,7 +62,7 @@ def command(
     with screen.closing_bounds(doing) if watched else screen.progress(doing) as show:
         plan = (replace(solver, on_progress=show) if watched else solver).plan(world)
     options.save(plan.policy, out)
-    options.draw(plot, lm.plot.bounds, plan)
+    options.draw(plot, plan)
     screen.result(f"plan for {model}", plan, model=model, out=out, method=method)
     for bound in ("lower", "upper"):
         if getattr(plan, bound) is None:

@@ -21,6 +21,7 @@ def command(
     horizon: Annotated[int | None, typer.Option(min=1)] = None,
     discount: float | None = None,
     reference: str = "logger",
+    plot: options.Plot = None,
     seed: options.Seed = 0,
 ) -> None:
     """Find the contexts in logs, plan for an unknown individual, and say what that will earn.
@@ -58,5 +59,6 @@ def command(
             **arguments,
         )
     outputs.save(solved)
+    options.draw(plot, solved)
     facts = {**solved.facts(), "missing": data.missing}
     screen.result(f"policy from {source.logs}", facts, logs=source.logs, seed=seed)

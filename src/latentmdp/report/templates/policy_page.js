@@ -130,6 +130,13 @@
     return (k >= 0 && conditioned(belief, likelihood, k)) || belief;
   }
 
+  /** Whether a first state, or a step, is possible in some context that is still believed in. */
+  const canBegin = (s) => prior.some((share, m) => share > 0 && initial[s * M + m] > 0);
+  function canFollow(belief, s, a, n, z) {
+    const k = outcome(s, a, n, z);
+    return k >= 0 && conditioned(belief, likelihood, k) !== null;
+  }
+
   const unsmoothed = 1 / (1 - data.smoothing * S * Z);
   /** P_m(outcome k): the likelihood without the filter's smoothing. */
   function chance(k, m) {
@@ -150,6 +157,37 @@
       if (value > best) { best = value; winner = k; }
     }
     return winner;
+  }
+
+  /** Beliefs that change the action: for each context, how likely it must become, all else in
+      proportion. The best vector along the way to certainty changes where two lines cross. */
+  function turningPoints(t, s, awake) {
+    const group = (data.layers > 1 ? t : 0) * S + s, points = [];
+    const begin = offsets[group], end = offsets[group + 1], now = followed(t, s, awake);
+    const here = Array.from({ length: end - begin }, (_, i) => {
+      let value = 0;
+      for (let m = 0; m < M; m++) value += vectors[(begin + i) * M + m] * awake[m];
+      return value;
+    });
+    for (let m = 0; m < M; m++) {
+      for (let k = now, x = 0; ;) {
+        const slope = (j) => vectors[j * M + m] - here[j - begin];
+        let next = -1, at = 1;
+        for (let j = begin; j < end; j++) {
+          if (slope(j) <= slope(k)) continue;
+          const meet = (here[k - begin] - here[j - begin]) / (slope(j) - slope(k));
+          if (meet >= x && meet < at) { at = meet; next = j; }
+        }
+        if (next < 0) break;
+        if (labels[next] !== labels[now]) {
+          points.push({ context: m, share: (1 - at) * awake[m] + at, action: labels[next] });
+          break;
+        }
+        k = next;
+        x = at;
+      }
+    }
+    return points.sort((one, two) => (one.share - awake[one.context]) - (two.share - awake[two.context]));
   }
 
   /** The node of a graph after outcome k, with which state n is reached at time t. */
@@ -197,7 +235,7 @@
 
   function begin(s) {
     const node = graph === null ? -1 : graph.first[part * S + s];
-    steps = [{ t: 0, state: s, belief: begun(s), listed: true, node }];
+    steps = [{ t: 0, state: s, belief: begun(s), node }];
   }
 
   function add(a, n, z) {
@@ -205,7 +243,7 @@
     const after = observed(belief, state, a, n, z);
     const next = graph === null ? -1 : nextNode(node, state, a, k, t + 1, n, after.awake);
     steps.push({
-      t: t + 1, state: n, belief: after, action: a, reward: z, listed: k >= 0, node: next,
+      t: t + 1, state: n, belief: after, action: a, reward: z, node: next,
     });
   }
 
@@ -243,14 +281,14 @@
     const parts = path.split(";").map((part) => part.split(".").map(Number));
     const within = (i, size) => Number.isInteger(i) && i >= 0 && i < size;
     const [first, other] = parts[0];
-    if (parts[0].length !== (mixes ? 2 : 1) || !within(first, S)) return false;
+    if (parts[0].length !== (mixes ? 2 : 1) || !within(first, S) || !canBegin(first)) return false;
     if (mixes && !within(other, graph.weights.length)) return false;
     part = mixes ? other : 0;
     begin(first);
     for (const [a, n, z] of parts.slice(1)) {
-      const { t, state } = now();
+      const { t, state, belief } = now();
       const fits = within(a, A) && within(n, S) && within(z, Z);
-      if (!fits || over(t, state) || !allows(state, a)) { steps = []; return false; }
+      if (!fits || over(t, state) || !canFollow(belief, state, a, n, z)) { steps = []; return false; }
       add(a, n, z);
     }
     return true;
@@ -262,7 +300,9 @@
   const percent = (p) =>
     p > 0 && p < 0.001 ? "< 0.1 %" : p < 1 && p > 0.999 ? "> 99.9 %" : `${(100 * p).toFixed(1)} %`;
   const rounded = (x) => String(Number(x.toPrecision(4)));
-  const MOST_OPTIONS = 40, MOST_STEPS = 50;
+  const MOST_STEPS = 50, FEW = 9, CLOSE = 0.01;
+  const COLOURS = ["#0072b2", "#c25e00", "#00855f", "#a33d87", "#8a6d00", "#3b52c4", "#b3243b"];
+  const amount = (x) => rounded(x) + (data.unit ? ` ${data.unit}` : "");
 
   function element(tag, text, attributes = {}) {
     const created = document.createElement(tag);
@@ -275,10 +315,11 @@
     select.replaceChildren(...entries.map(([value, text]) => element("option", text, { value })));
   }
 
-  const rewardText = (z) => rounded(rewardValues[z]);
-  const observation = (n, z) => stateName(n) + (Z > 1 ? `, reward ${rewardText(z)}` : "");
+  const rewardText = (z) => amount(rewardValues[z]);
+  const observation = (n, z) => stateName(n) + (Z > 1 ? `, paid ${rewardText(z)}` : "");
 
   function showAdvice(action, choices) {
+    showChanges(action);
     if (steps.length === 0) {
       find("where").textContent = "Before the first observation";
       find("action").textContent = "Pick the first state";
@@ -300,6 +341,17 @@
     find("margin").textContent = marginText(action, choices);
   }
 
+  function showChanges(action) {
+    const points = action === null || graph !== null || !data.usesBelief
+      ? [] : turningPoints(now().t, now().state, now().belief.awake);
+    find("changes").hidden = points.length === 0;
+    find("changes").querySelector("ul").replaceChildren(...points.slice(0, 5).map((point) => element(
+      "li",
+      `${actionName(point.action)}, if ${contextName(point.context)} were ` +
+        `${percent(point.share)} likely or more (now ${percent(now().belief.awake[point.context])})`,
+    )));
+  }
+
   function marginOf(action, choices) {
     const others = choices.filter((c) => c.action !== action);
     if (others.length === 0) return null;
@@ -315,8 +367,10 @@
     if (margin === null) return `There is no other action.${blind}`;
     const { other, by } = margin, name = actionName(other.action);
     if (by === 0) return `It is worth as much as ${name}.${blind}`;
-    if (by < 0) return `One step of lookahead prefers ${name}, by ${rounded(-by)}.${blind}`;
-    return `It is worth ${rounded(by)} more than the next best, ${name}.${blind}`;
+    if (by < 0) return `One step of lookahead prefers ${name}, by ${amount(-by)}.${blind}`;
+    const close = by < CLOSE * Math.abs(other.value)
+      ? ` A close call: that is less than 1 % of what can be earned from here.` : "";
+    return `It is worth ${amount(by)} more than the next best, ${name}.${close}${blind}`;
   }
 
   function showBelief() {
@@ -325,6 +379,7 @@
       const row = element("tr", "");
       const bar = element("div", "", { class: "bar" });
       bar.style.width = `${100 * share}%`;
+      bar.style.background = COLOURS[m % COLOURS.length];
       const cell = element("td", "");
       cell.append(bar);
       row.append(element("th", contextName(m), { scope: "row" }), element("td", percent(share)), cell);
@@ -347,7 +402,7 @@
     const line = (name, entry, chosen) => {
       const row = element("tr", "", chosen ? { class: "chosen" } : {});
       row.append(element("th", name, { scope: "row" }));
-      for (const c of choices) row.append(element("td", rounded(entry(c))));
+      for (const c of choices) row.append(element("td", amount(entry(c))));
       return row;
     };
     find("by-action").tHead.replaceChildren(head);
@@ -361,43 +416,69 @@
     const chances = Array.from({ length: S }, (_, s) => {
       let total = 0;
       for (let m = 0; m < M; m++) total += prior[m] * initial[s * M + m];
-      return { key: String(s), text: stateName(s), chance: total };
+      return { key: s, text: stateName(s), chance: total };
     });
     return chances.filter((c) => c.chance > 0);
   }
 
-  function observations(a) {
-    const { state, belief } = now(), entries = [];
+  /** What may follow an action: states with how likely they are, or what is paid with one of them. */
+  function observations(a, arrived = null) {
+    const { state, belief } = now(), totals = new Map();
     for (let k = starts[state * A + a]; k < starts[state * A + a + 1]; k++) {
+      if (arrived !== null && nextState[k] !== arrived) continue;
       let total = 0;
       for (let m = 0; m < M; m++) total += belief.awake[m] * chance(k, m);
-      const n = nextState[k], z = reward[k];
-      entries.push({ key: `${n}.${z}`, text: observation(n, z), chance: total });
+      const key = arrived === null ? nextState[k] : reward[k];
+      if (canFollow(belief, state, a, nextState[k], reward[k])) totals.set(key, (totals.get(key) || 0) + total);
     }
-    return entries;
+    const text = arrived === null ? stateName : rewardText;
+    return Array.from(totals, ([key, chance]) => ({ key, text: text(key), chance }));
   }
 
-  function showOptions(entries) {
-    const order = entries.sort((one, two) => two.chance - one.chance).slice(0, MOST_OPTIONS);
-    find("options").replaceChildren(
+  function buttons(box, entries) {
+    const order = entries.sort((one, two) => two.chance - one.chance);
+    const all = order.reduce((sum, entry) => sum + entry.chance, 0) || 1;
+    box.replaceChildren(
       ...order.map((entry) => {
         const button = element("button", "", { type: "button", "data-key": entry.key });
         button.append(element("span", entry.text));
-        button.append(element("span", percent(entry.chance), { class: "chance" }));
+        button.append(element("span", percent(entry.chance / all), { class: "chance" }));
         return button;
       }),
     );
   }
 
+  let possible = [];
+  /** The possible states whose names hold what was typed; says so where it names none of them. */
+  function filter() {
+    const typed = find("typed").value.trim().toLowerCase();
+    const shown = possible.filter((entry) => entry.text.toLowerCase().includes(typed));
+    buttons(find("options"), shown);
+    const known = Array.from({ length: S }, (_, s) => stateName(s).toLowerCase()).some((name) => name.includes(typed));
+    const why = known ? "is impossible here in every model that is still likely" : "is the name of no state";
+    find("refused").textContent = shown.length || !typed
+      ? "" : `“${find("typed").value.trim()}” ${why}: nothing was changed.`;
+    return shown;
+  }
+
+  function showStates(entries) {
+    possible = entries;
+    find("typed").value = "";
+    find("entry").hidden = entries.length <= FEW && S <= FEW;
+    find("paid").hidden = true;
+    find("options").hidden = false;
+    filter();
+  }
+
+  const taken = () => Number(find("taken").value);
   function showPick(action) {
     const started = steps.length > 0, done = started && action === null;
     find("pick").hidden = done;
     if (done) return;
     find("question").textContent = started ? "What was observed next?" : "What is the first state?";
     find("taken-line").hidden = !started;
-    find("other-reward-line").hidden = !started || Z === 1;
     if (!started) {
-      showOptions(firstStates());
+      showStates(firstStates());
       return;
     }
     const entries = allowed(now().state).map((a) => [
@@ -405,7 +486,7 @@
     ]);
     fill(find("taken"), entries);
     find("taken").value = action;
-    showOptions(observations(action));
+    showStates(observations(action));
   }
 
   function showHistory() {
@@ -416,9 +497,18 @@
     list.start = first;
     list.replaceChildren(
       ...steps.slice(first).map((step, i) => {
-        if (first + i === 0) return element("li", `began in ${stateName(step.state)}`);
-        const odd = step.listed ? "" : " (impossible in every context: the belief stays)";
-        return element("li", `${actionName(step.action)}, then ${observation(step.state, step.reward)}${odd}`);
+        const text = first + i === 0 ? `began in ${stateName(step.state)}`
+          : `${actionName(step.action)}, then ${observation(step.state, step.reward)}`;
+        const item = element("li", text), bar = element("div", "", { class: "belief", role: "img" });
+        const shares = Array.from(step.belief.awake);
+        bar.setAttribute("aria-label", shares.map((share, m) => `${contextName(m)} ${percent(share)}`).join(", "));
+        bar.append(...shares.map((share, m) => {
+          const part = element("span", "", { title: `${contextName(m)} ${percent(share)}` });
+          part.style.cssText = `width: ${100 * share}%; background: ${COLOURS[m % COLOURS.length]}`;
+          return part;
+        }));
+        item.append(bar);
+        return item;
       }),
     );
     find("undo").disabled = find("restart").disabled = steps.length === 0;
@@ -468,9 +558,29 @@
     if (address !== location.href) history.replaceState(null, "", address);
   }
 
-  function choose(key) {
-    if (steps.length === 0) begin(Number(key));
-    else add(Number(find("taken").value), ...key.split(".").map(Number));
+  /** A state was picked: the step is complete if only one amount goes with it. */
+  let arrived = null;
+  function choose(n) {
+    if (steps.length === 0) {
+      begin(n);
+      changed();
+      return;
+    }
+    arrived = n;
+    const amounts = observations(taken(), n);
+    if (amounts.length === 1) {
+      pay(amounts[0].key);
+      return;
+    }
+    find("options").hidden = find("entry").hidden = true;
+    find("paid").hidden = false;
+    find("paid-question").textContent = `What was paid, on the way to ${stateName(n)}?`;
+    buttons(find("amounts"), amounts);
+    find("amounts").firstChild.focus();
+  }
+
+  function pay(z) {
+    add(taken(), arrived, z);
     changed();
   }
 
@@ -505,15 +615,19 @@
     if (!read) find("notice").textContent = "The link belongs to another policy, or is damaged: the history is empty.";
   }
 
-  find("options").addEventListener("click", (event) => {
-    const button = event.target.closest("button");
-    if (button) choose(button.dataset.key);
-  });
-  find("taken").addEventListener("change", () => showOptions(observations(Number(find("taken").value))));
-  find("other-form").addEventListener("submit", (event) => {
+  for (const [box, picked] of [["options", choose], ["amounts", pay]]) {
+    find(box).addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (button) picked(Number(button.dataset.key));
+    });
+  }
+  find("taken").addEventListener("change", () => showStates(observations(taken())));
+  find("back").addEventListener("click", () => showStates(observations(taken())));
+  find("typed").addEventListener("input", filter);
+  find("entry").addEventListener("submit", (event) => {
     event.preventDefault();
-    const state = find("other-state").value;
-    choose(steps.length === 0 ? state : `${state}.${find("other-reward").value}`);
+    const shown = filter();
+    if (shown.length && find("typed").value.trim()) choose(shown[0].key);
   });
   find("undo").addEventListener("click", undo);
   find("restart").addEventListener("click", () => { steps = []; changed(); });
@@ -522,7 +636,8 @@
     const typing = event.target.closest && event.target.closest("select, input, textarea");
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "u") undo();
-    const button = find("options").children[Number(event.key) - 1];
+    const box = find(find("paid").hidden ? "options" : "amounts");
+    const button = box.children[Number(event.key) - 1];
     if (/^[1-9]$/.test(event.key) && button && !find("pick").hidden) button.click();
   });
   addEventListener("hashchange", readAddress);
@@ -535,8 +650,6 @@
     });
     find("draw").addEventListener("click", () => { followInstead(randomPart()); changed(); });
   }
-  fill(find("other-state"), Array.from({ length: S }, (_, s) => [s, stateName(s)]));
-  fill(find("other-reward"), Array.from({ length: Z }, (_, z) => [z, rewardText(z)]));
   readAddress();
   /** For programs: what the page shows, as numbers. */
   window.explorer = { situation: () => situation };
