@@ -50,13 +50,14 @@ def main():
     parser.add_argument("--horizon", type=int, default=4)
     given = parser.parse_args()
     ways = [(m, w) for m in ("importance", "per-decision", "doubly-robust") for w in (False, True)]
+    ways += [("fitted-q", True)]
     print(f"{'logs':<12}{'method':<16}{'weighted':<10}{'covers':<10}{'width':<8}error")
     for kind in KINDS:
-        found = {way: [] for way in ways}
+        found = {way: [] for way in (ways[:-1] if kind == "by context" else ways)}
         for seed in range(given.instances):
             model, logs, behaviour, policy = instance(kind, seed, given.horizon, given.episodes)
             truth = lm.evaluate(model, policy, method="exact").mean
-            for method, weighted in ways:
+            for method, weighted in found:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     value = lm.off_policy_value(

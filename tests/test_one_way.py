@@ -34,6 +34,7 @@ OTHER = {
         "instances/separated.py: _separated_rows": "the interval of a mixing weight",
         "logs/covariates.py: Encoder.of": "weighted means of covariates",
         "logs/long_table.py: reward_levels_of": "weighted means of rewards",
+        "offline/solving.py: _value_in_model": "the share of a policy's steps",
         "report/groups.py: _Feature.against_others": "the shares of other contexts",
         "spectral/recovery.py: overall_agreement": "agreement of labels",
         "spectral/spectral_psr.py: SpectralPSR._basis": "scales of singular vectors",
@@ -60,6 +61,7 @@ OTHER = {
     "solving (I - discount P) x = b": {
         "estimation/starts.py: PairMoments._regressed": "ridge regression",
         "estimation/starts.py: _best_points": "ridge regression",
+        "offline/off_policy.py: _fitted": "ridge regression",
     },
     "counting cells": {
         "fit.py: _action_scores": "sums of logarithms by individual",
@@ -67,9 +69,9 @@ OTHER = {
         "io/pomdpx.py: _FactoredFile._steps": "sums of a file's probabilities",
         "logs/base.py: Logs._amounts": "sums of amounts, not counts",
         "logs/trajectories.py: Trajectories.deduplicate_with_inverse": "sums of multiplicities",
-        "offline/logger.py: more_than_the_state": "a contingency table of a test",
+        "offline/off_policy.py: _fitted": "moments of a regression",
         "offline/off_policy.py: policy_by_context": "by time as well as by cell",
-        "offline/solving.py: _value_in_model": "rewards by time",
+        "offline/warnings.py: _varied": "individuals, by state",
         "online/baselines.py: ThompsonPolicy.__call__": "chances of actions, summed over contexts",
         "planning/exact.py: _policy": "beliefs by state",
         "planning/goals.py: _Translation._walk": "the nearest way among nodes",

@@ -25,7 +25,15 @@ from latentmdp._util import (
 )
 from latentmdp.belief import posterior
 from latentmdp.engines import Engine, as_engine
-from latentmdp.logs import Batch, Logs, Trajectories, WeightModel, cell_counts, listed_logs
+from latentmdp.logs import (
+    Batch,
+    Logs,
+    Sizes,
+    Trajectories,
+    WeightModel,
+    cell_counts,
+    listed_logs,
+)
 from latentmdp.model import LatentMDP
 
 __all__ = [
@@ -386,12 +394,14 @@ def _action_scores(behaviour: Floats, logs: Trajectories) -> Floats:
     )
 
 
-def logged_behaviour(logs: Logs | Sequence[Logs], pseudo_counts: float = 0.0) -> Floats:
+def logged_behaviour(
+    logs: Logs | Sequence[Logs], pseudo_counts: float = 0.0, sizes: Sizes | None = None
+) -> Floats:
     """How often each action was taken in each state, shape (S, A); uniform where never seen.
 
     With pseudo-counts, shrunk towards the choice of actions in all states together.
     """
-    visits = cell_counts(logs, ("state", "action"))
+    visits = cell_counts(logs, ("state", "action"), sizes)
     anything = np.ones(visits.shape[1])
     pooled = normalised(visits.sum(axis=0), anything)
     return normalised(visits + pseudo_counts * pooled, anything)

@@ -4,6 +4,8 @@ Context labels carry no meaning, so every comparison is up to the best relabelli
 linear assignment.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -121,6 +123,10 @@ class Interval(NamedTuple):
     mean: float
     low: float
     high: float
+
+    def within(self, low: float, high: float) -> Interval:
+        """The same, no lower and no higher than what is possible."""
+        return Interval(*(min(max(end, low), high) for end in self))
 
     def __str__(self) -> str:
         return f"{self.mean:.4g} [{self.low:.4g}, {self.high:.4g}]"

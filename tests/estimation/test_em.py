@@ -314,6 +314,13 @@ def test_a_clean_fit_warns_of_nothing() -> None:
         lm.EM(2, restarts=2).fit(play(model, 600), rng=0)
 
 
+def test_groups_of_chance_are_said_to_be_so() -> None:
+    """One context fitted by three: several optima, whose groups have nothing in common."""
+    model = lm.make("random", contexts=1, states=3, actions=2, horizon=6, rng=0)
+    with pytest.warns(FitWarning, match="other groups explain these logs about as well"):
+        lm.EM(3).fit(play(model, 80), rng=0)
+
+
 def test_the_settings_are_shown_and_stay() -> None:
     assert repr(lm.EM(3)) == "EM(3)"
     em = lm.EM(2, pseudo_counts=4.0, shared_rewards=True, weights=np.array([0.25, 0.75]))

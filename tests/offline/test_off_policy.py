@@ -390,3 +390,44 @@ def test_the_lower_bound_holds_and_says_something() -> None:
     found = lm.off_policy_value(logs, better, uniform, model=model, confidence=0.9)
     assert 0.25 < found.lower < found.low
     assert np.mean(few) < found.lower
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fitted_q_with_one_context_is_the_model_counted_by_time(seed: int) -> None:
+    """Up to one observation of the mean, backward induction over frequencies of each step."""
+    model = random_model(seed, contexts=1, horizon=3, discount=0.9)
+    chances = np.random.default_rng(seed).dirichlet([1.0, 1.0], 3)
+    policy = lm.MarkovPolicy(chances)
+    logs = lm.simulate(model, lm.UniformPolicy(), 20_000, rng=seed).without_contexts()
+    found = lm.off_policy_value(logs, policy, method="fitted-q", model=model)
+    states, actions, rewards = logs.as_arrays()
+    value = np.zeros(3)
+    for t in (2, 1, 0):
+        target = model.reward_values[rewards[:, t]] + 0.9 * value[states[:, t + 1]]
+        at = [[(states[:, t] == s) & (actions[:, t] == a) for a in range(2)] for s in range(3)]
+        Q = np.array([[target[here].mean() for here in row] for row in at])
+        value = (chances * Q).sum(axis=1)
+    assert found.mean == pytest.approx(value[states[:, 0]].mean(), abs=2e-3)
+    exact = lm.evaluate(model, policy).mean
+    assert abs(found.mean - exact) < 5 * found.stderr
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fitted_q_follows_a_policy_with_a_memory(seed: int) -> None:
+    """Q is linear in the belief only nearly: within 5 standard errors and a hundredth."""
+    model = random_model(seed, horizon=4)
+    policy = random_alpha_policy(model, seed + 1)
+    logs = lm.simulate(model, lm.UniformPolicy(), 5_000, rng=seed).without_contexts()
+    found = lm.off_policy_value(logs, policy, method="fitted-q")
+    exact = lm.evaluate(model, policy, method="exact").mean
+    assert abs(found.mean - exact) < 5 * found.stderr + 0.01 * abs(exact)
+    importance = lm.off_policy_value(logs, policy, method="per-decision")
+    assert found.stderr < importance.stderr  # ratios of one step, not of the whole past
+
+
+def test_fitted_q_refuses_a_logger_that_knew_the_context() -> None:
+    model = random_model(0, horizon=3)
+    logs = lm.simulate(model, lm.UniformPolicy(), 50, rng=0).without_contexts()
+    rows = np.full((model.n_contexts, model.n_states, model.n_actions), 0.5)
+    with pytest.raises(ValueError, match="no logger that knew the context"):
+        lm.off_policy_value(logs, lm.UniformPolicy(), rows, "fitted-q", model)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.fit import Fit
+from latentmdp.logs import cell_counts
 from latentmdp.offline import LoggedEstimate, SolveWarning
-from latentmdp.offline.warnings import hardly_seen, logs_warnings, value_warnings
+from latentmdp.offline.warnings import hardly_seen, logs_warnings, support_of, value_warnings
 
 AGREES = LoggedEstimate(1.0, 0.1, 3, np.array([90.0, 60.0, 40.0]))
 NO_STEPS = LoggedEstimate(float("nan"), float("inf"), 0, np.zeros(0))
@@ -76,7 +76,7 @@ def test_final_and_cut_episodes_are_told_apart() -> None:
 def test_gaps_in_the_numbers_of_states_are_said() -> None:
     logs = lm.Trajectories.from_lists([[0, 4, 0]], [[0, 0]], [[0, 1]], n_states=6)
     (message,) = logs_warnings(logs, np.zeros(6, np.bool_))
-    assert message.startswith("4 of 6 states never occur, the first is 1: number states")
+    assert message.startswith("4 of 6 states never occur, the first is state 1: number states")
 
 
 @pytest.mark.parametrize(("values", "steps", "said"), [(21, 104, True), (21, 106, False)])
@@ -94,14 +94,35 @@ def test_visits_are_shared_out_among_the_contexts() -> None:
     logs = lm.Trajectories.from_arrays(
         [[0, 0, 0, 0, 1, 1]] * 4, [[0, 0, 0, 1, 1]] * 4, [[0] * 5] * 4
     )
-    model = lm.make("random", contexts=2, states=2, actions=2, horizon=5, rng=0)
-    fit = Fit(model, np.tile([0.75, 0.25], (4, 1)), 0.0, True)
+    shares = np.tile([0.75, 0.25], (4, 1))
+    seen = cell_counts(logs, ("state", "action"), shares=shares)
     none_final = np.zeros(2, np.bool_)
     expected = [[[False, True], [True, True]], [[True, True], [True, True]]]
-    np.testing.assert_array_equal(hardly_seen(logs, fit, none_final), expected)
+    np.testing.assert_array_equal(hardly_seen(seen, none_final), expected)
     final = np.array([False, True])
     expected = [[[False, True], [False, False]], [[True, True], [False, False]]]
-    np.testing.assert_array_equal(hardly_seen(logs, fit, final), expected)
+    np.testing.assert_array_equal(hardly_seen(seen, final), expected)
+
+
+def test_support_counts_what_stands_behind_a_policy() -> None:
+    """Three individuals: one takes both actions in state 0, one takes action 0 twice."""
+    logs = lm.Trajectories.from_lists(
+        [[0, 0, 1, 0], [0, 0, 1], [0, 1, 1]],
+        [[0, 1, 0], [0, 0], [1, 0]],
+        [[0, 0, 0], [0, 0], [0, 0]],
+        state_names=["fair", "good"],
+        action_names=["wait", "treat"],
+    )
+    model = lm.make("random", contexts=2, states=2, actions=2, horizon=3, rng=0)
+    model = model.replace(state_names=logs.state_names, action_names=logs.action_names)
+    visits = np.zeros((2, 2, 2))
+    visits[0, 0, 1], visits[1, 0, 1], visits[0, 1, 0] = 1.5, 0.5, 1.0
+    seen = cell_counts(logs, ("state", "action"), shares=np.tile([0.75, 0.25], (3, 1)))
+    behaviour = np.array([[[0.5, 0.5], [1.0, 0.0]], [[0.9, 0.1], [0.8, 0.2]]])
+    first, second = support_of(logs, model, visits, seen, behaviour)
+    assert first == ("fair", "treat", 2.0 / 3.0, 0.1, 2.0, 0.5, 0.5)
+    assert second[:6] == ("good", "wait", 1.0 / 3.0, 0.8, 2.0, 1.5)
+    assert np.isnan(second.varied)  # nobody acted there twice
 
 
 def said_by_solve(logs: lm.Trajectories, n_contexts: int, **settings: object) -> tuple[str, ...]:

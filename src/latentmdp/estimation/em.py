@@ -38,11 +38,11 @@ from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import Floats, RNGLike, arrays, as_generator, plain, validation
+from latentmdp._util import Floats, Integers, RNGLike, arrays, as_generator, plain, validation
 from latentmdp.engines import Engine, as_engine
 from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.episodes import Episodes, ExpectedCounts, checked_logs
-from latentmdp.estimation.held_out import Folds, HeldOut, distance, sharing_hypotheses
+from latentmdp.estimation.held_out import NOISE, Folds, HeldOut, distance, sharing_hypotheses
 from latentmdp.estimation.likelihood import (
     MixtureLikelihood,
     Parameters,
@@ -60,6 +60,7 @@ from latentmdp.estimation.starts import own_starts, split_starts
 from latentmdp.estimation.termination import final_states
 from latentmdp.fit import Fit, FitWarning, shares_of
 from latentmdp.logs import Covariates, Encoder, Logs, WeightModel
+from latentmdp.metrics import adjusted_rand_index
 from latentmdp.model import LatentMDP, RewardModel
 
 Start = LatentMDP | Fit | ArrayLike | Literal["pairs", "random"] | None
@@ -67,6 +68,11 @@ Start = LatentMDP | Fit | ArrayLike | Literal["pairs", "random"] | None
 _LOOSE = 20.0
 """Starts are compared at this multiple of the tolerance: they only have to be ranked, and the best
 of them alone climbs to the end."""
+
+
+STABLE = 0.8
+"""Adjusted Rand index from which on groups count as the same: by the usual reading [steinley2004]
+0.65 is moderate, 0.8 good agreement."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -225,13 +231,15 @@ class EM:
             likelihood = problem.likelihood.with_pseudo_counts(strengths)
             points = self._starts(problem, likelihood, start, few, generator)
             ends = [climb(likelihood, one, loose, self.max_iter) for one in points]
-            runs[strengths] = max(ends, key=lambda run: run.objective)
-        likelihood, point, history, decisions = self._chosen(problem, runs, start, generator)
+            runs[strengths] = sorted(ends, key=lambda run: -run.objective)
+        likelihood, point, history, decisions, agreement = self._chosen(
+            problem, runs, start, generator
+        )
         last = climb(likelihood, point, self.tolerance, self.max_iter)
         counts, log_likelihood = likelihood.episodes.expected_counts(
             *likelihood.tables(last.point), work
         )
-        for message in self._warnings_after(last, counts):
+        for message in self._warnings_after(last, counts, agreement):
             warnings.warn(message, FitWarning, stacklevel=2)
         estimate = problem.estimate(likelihood, last.point)
         n_parameters = likelihood.n_parameters
@@ -286,10 +294,10 @@ class EM:
     def _chosen(
         self,
         problem: FitProblem,
-        runs: dict[PseudoCounts, Ascent],
+        runs: dict[PseudoCounts, list[Ascent]],
         start: Start | Sequence[Start],
         rng: np.random.Generator,
-    ) -> tuple[MixtureLikelihood, Parameters, list[float], tuple[str, ...]]:
+    ) -> tuple[MixtureLikelihood, Parameters, list[float], tuple[str, ...], float]:
         """Choose what contexts share and the pseudo-counts, from the best climb at hypotheses.
 
         Folds begin at estimates on all episodes, so that they find the same contexts. Returns the
@@ -298,11 +306,13 @@ class EM:
         """
         fixed, open_parts = self._fixed_strengths(), problem.open_parts
         if self.n_contexts == 1 or (fixed is not None and not open_parts):
-            ((strengths, best),) = runs.items()
-            return problem.likelihood.with_pseudo_counts(strengths), best.point, best.history, ()
+            ((strengths, ends),) = runs.items()
+            likelihood, best = problem.likelihood.with_pseudo_counts(strengths), ends[0]
+            alike = self._agreement(problem, likelihood, ends)
+            return likelihood, best.point, best.history, (), alike
         tolerance = 5.0 * self.tolerance  # scores that differ by less than a nat are alike
         folds = Folds(problem.likelihood, self.folds, rng)
-        begin = {strengths: run.point for strengths, run in runs.items()}
+        begin = {strengths: ends[0].point for strengths, ends in runs.items()}
         scores = HeldOut(
             folds,
             self.n_contexts,
@@ -313,17 +323,50 @@ class EM:
         )
         decided = scores.best()
         likelihood = problem.likelihood.with_pseudo_counts(decided)
-        best = runs[min(runs, key=lambda strengths: distance(strengths, decided))]
-        point, history = likelihood.mixed(best.point), best.history if decided in runs else []
+        ends = runs[min(runs, key=lambda strengths: distance(strengths, decided))]
+        point, history = likelihood.mixed(ends[0].point), ends[0].history if decided in runs else []
         if len(runs) > 1:
             starts = [point, *self._starts(problem, likelihood, start, self.restarts, rng)]
             loose = _LOOSE * self.tolerance
             ends = [climb(likelihood, one, loose, self.max_iter) for one in starts]
-            best = max(ends, key=lambda run: run.objective)
-            point, history = best.point, best.history
-        return likelihood, point, history, tuple(map(str, scores.decisions(decided)))
+            ends.sort(key=lambda run: -run.objective)
+            point, history = ends[0].point, ends[0].history
+        decisions = tuple(map(str, scores.decisions(decided)))
+        alike = self._agreement(problem, likelihood, ends, scores)
+        return likelihood, point, history, decisions, alike
 
-    def _warnings_after(self, last: Ascent, counts: ExpectedCounts) -> Iterator[str]:
+    def _agreement(
+        self,
+        problem: FitProblem,
+        likelihood: MixtureLikelihood,
+        ends: list[Ascent],
+        scores: HeldOut | None = None,
+    ) -> float:
+        """The least adjusted Rand index between the groups and others that are about as good.
+
+        Those of other ends of the climb, the best first, and those at the farthest strengths that
+        predict as well; as good is within `NOISE`.
+        """
+        if self.n_contexts == 1:
+            return 1.0
+        decided, loose = likelihood.pseudo_counts, _LOOSE * self.tolerance
+        below = [ends[0].objective - one.objective for one in ends]
+        rivals = [one.point for one, less in zip(ends, below) if loose < less < NOISE]
+        groups = [[problem.labels(likelihood, point) for point in (ends[0].point, *rivals)]]
+        if scores is not None:
+            good = [k for k in scores.totals if scores(k) > scores(decided) - NOISE]
+            farthest = max([decided, *good], key=lambda k: distance(k, decided))
+            groups.append(
+                [
+                    problem.labels(likelihood.with_pseudo_counts(k), scores.points[k][0])
+                    for k in (decided, farthest)
+                ]
+            )
+        return min(adjusted_rand_index(one[0], other) for one in groups for other in one)
+
+    def _warnings_after(
+        self, last: Ascent, counts: ExpectedCounts, agreement: float
+    ) -> Iterator[str]:
         """What the caller should know about the end of the climb."""
         if not last.converged:
             yield (
@@ -335,6 +378,11 @@ class EM:
             yield (
                 f"context {episodes.argmin()} explains less than one episode: fewer than "
                 f"n_contexts={self.n_contexts} contexts may do"
+            )
+        elif agreement < STABLE:
+            yield (
+                f"other groups explain these logs about as well, and agree with these to "
+                f"{agreement:.2f} only (adjusted Rand index): do not rely on who belongs to which"
             )
 
     def _starts(
@@ -549,6 +597,11 @@ class FitProblem(NamedTuple):
         behaviour = behaviour_from_parameters(likelihood, point)
         return FittedWorld(model, behaviour, weight_model_from_parameters(likelihood, point))
 
+    def labels(self, likelihood: MixtureLikelihood, point: Parameters) -> Integers:
+        """The likeliest context of every episode; of very long logs, of some."""
+        world, logs = self.estimate(likelihood, likelihood.mixed(point)), self.logs
+        return world.shares([part.held() for part in logs], None).argmax(axis=1)
+
 
 def problem_of(em: EM, logs: list[Logs], models: list[LatentMDP], engine: Engine) -> FitProblem:
     """The likelihood that the settings ask for, without pseudo-counts.
@@ -674,7 +727,8 @@ def _warnings_before(problem: FitProblem) -> Iterator[str]:
     visited = episodes.parts_of_cells().pair
     missing = np.setdiff1d(np.flatnonzero(np.repeat(lasting, A)), visited)
     if missing.size:
-        some = ", ".join(f"({i // A}, {i % A})" for i in missing[:5])
+        logs, pairs = problem.logs[0], [divmod(int(i), A) for i in missing[:5]]
+        some = ", ".join(str(logs.pair(s, a)).replace("'", "") for s, a in pairs)
         more = "" if missing.size <= 5 else f" and {missing.size - 5} more"
         fate = "left out of the model" if likelihood.is_large else "uniform in every context"
         yield (

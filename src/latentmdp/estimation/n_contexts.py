@@ -31,6 +31,7 @@ from latentmdp._util import Floats, RNGLike, arrays, as_generator, plural
 from latentmdp.engines import Engine, as_engine
 from latentmdp.estimation.em import (
     EM,
+    STABLE,
     Ascent,
     FitProblem,
     climb,
@@ -64,9 +65,8 @@ FEW_CONTEXTS = 2
 """What contexts share is decided before their number is known, by fits with so many: enough to see
 what differs between contexts."""
 
-_UNSTABLE, _STABLE = 0.5, 0.8
-"""Adjusted Rand indices below which groups are called not sure, and from which on sure. By the
-usual reading [steinley2004] 0.65 is moderate, 0.8 good agreement."""
+_UNSTABLE = 0.5
+"""Adjusted Rand index below which groups are called not sure."""
 
 
 def may_show_contexts(logs: Sequence[Logs]) -> bool:
@@ -450,7 +450,7 @@ class ContextSearch:
         losers = ", ".join(f"{self.least + k} lose {losses[k]}" for k in neighbours)
         below = [loss for loss in losses[:choice] if loss.nats <= 2.0 * loss.error]
         above = [loss for loss in losses[choice + 1 :] if loss.nats <= loss.error]
-        clear = not below and not above and not stability[choice] < _STABLE
+        clear = not below and not above and not stability[choice] < STABLE
         word = "Sure" if clear else "Fairly sure"
         how = "best" if self.candidates[choice] is best else f"as well as {best.n_contexts}"
         predict = f"{'predict' if self.least + choice > 1 else 'predicts'} unseen individuals {how}"

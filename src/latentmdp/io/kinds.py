@@ -361,6 +361,9 @@ _NODES: dict[str, FieldType] = {
     **_each(_INTEGERS, "followers", "first"),
     "stays": _FLAGS,
 }
+_SINCE_0_2 = ("checks", "references", "sensitivity", "support")
+"""Fields of a `Solved` that files of version 0.2 lack."""
+
 _DENSE = ("transitions", "reward_probs")
 _TABLE = (*(f"outcome_{name}" for name in Outcomes._fields), "outcome_probs")  # probs until 0.2
 # Those of the tables of counts; version 0.2 wrote arrays, or one table of outcomes.
@@ -459,10 +462,10 @@ for _kind in (
         {
             **_each("number or NaN", "logged_mean", "logged_stderr"),
             "effective_size": _FLOATS,
-            **_each("object", "checks", "references", "sensitivity"),
+            **_each("object", *_SINCE_0_2),
         },
         # the policy and the model are those of the plan and of the fit
-        optional=("policy", "model", "checks", "references", "sensitivity", "standard_errors"),
+        optional=("policy", "model", *_SINCE_0_2, "standard_errors"),
     ),
     Kind(
         "standard-errors",

@@ -296,6 +296,14 @@ class Logs(Factual):
         """Where episodes end, and where actions were taken."""
         return self.summary.endings.padded(self.n_states)
 
+    def pair(self, state: int, action: int) -> tuple[str | int, str | int]:
+        """A state and an action as people call them: by name where they have one."""
+        states, actions = self.state_names or (), self.action_names or ()
+        return (
+            states[state] if state < len(states) else state,
+            actions[action] if action < len(actions) else action,
+        )
+
     def validate(self, model: LatentMDP) -> None:
         """Raise `TrajectoryError` unless every index fits the model."""
         self.require_sizes(model.n_states, model.n_actions, model.n_rewards, model.n_contexts)

@@ -718,6 +718,10 @@ class Trajectories(Logs, Fielded):
         """`counts`, or ones where episodes are not counted."""
         return np.ones(len(self), dtype=np.int64) if self.counts is None else self.counts
 
+    def step_counts(self) -> NDArray[np.int64]:
+        """How often the episode of each step occurred."""
+        return np.repeat(self.multiplicities(), self.lengths)
+
     def deduplicate(self) -> Trajectories:
         """Merge identical episodes (of the same known context), adding up their counts.
 

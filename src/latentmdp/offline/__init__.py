@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from latentmdp.offline.references import ConstantActions, Reference
     from latentmdp.offline.sensitivity import Sensitivity
     from latentmdp.offline.solving import Solved, SolveWarning, solve
+    from latentmdp.offline.warnings import Support
 else:
     from latentmdp._util import lazy_names
 

@@ -190,21 +190,18 @@ def check_fit(
     replicates = arrays.positive_integer("replicates", replicates)
     logs = logs.without_contexts()  # those of a model are not those of the world
     logs.validate(model)
-    generator, held = as_generator(rng), logs.held()
-    if held.n_steps > _STEPS:
-        share = _STEPS / held.n_steps
-        held = held.take_individuals(np.flatnonzero(generator.random(held.n_individuals) < share))
+    generator = as_generator(rng)
+    held = _some_of(logs, generator)
     final = model.terminal | np.pad(final_states(logs), (0, model.n_states - logs.n_states))
     behaviour = fit.behaviour if isinstance(fit, Fit) else None
     if behaviour is None:
-        behaviour = np.zeros((model.n_states, model.n_actions))
-        behaviour[: logs.n_states, : logs.n_actions] = logged_behaviour(logs)
+        behaviour = logged_behaviour(logs, sizes=model.dimensions[1:])
     weight_model = fit.weight_model if isinstance(fit, Fit) else None
     setting = _Setting.of(held, model, behaviour, weight_model, final)
     simulator = LogSimulator(held, model, behaviour, final, weight_model)
     simulated = (setting.answers(simulator.simulate(generator)) for _ in range(replicates))
     chance = np.array([max(one.surprise for one in answers) for answers in simulated])
-    counts = _step_counts(held)
+    counts = held.step_counts().astype(np.float64)
     checks = [
         one.check((1 + int((chance >= one.surprise).sum())) / (1 + replicates), level, counts)
         for one in setting.answers(held)
@@ -212,9 +209,33 @@ def check_fit(
     return FitChecks(tuple(checks), replicates, float(level))
 
 
-def _step_counts(logs: Trajectories) -> Floats:
-    """How often the episode of each step occurred."""
-    return np.repeat(logs.multiplicities(), logs.lengths).astype(np.float64)
+def _some_of(logs: Logs, rng: np.random.Generator) -> Trajectories:
+    """Individuals by chance with some `_STEPS` steps together, or all."""
+    held = logs.held()
+    if held.n_steps <= _STEPS:
+        return held
+    chosen = rng.random(held.n_individuals) < _STEPS / held.n_steps
+    return held.take_individuals(np.flatnonzero(chosen))
+
+
+def logger_warnings(
+    logs: Logs, model: LatentMDP, behaviour: Floats, rng: np.random.Generator
+) -> tuple[str, ...]:
+    """Whether logged actions depend on more than the state, as `behaviour` (S, A) does not."""
+    held = _some_of(logs, rng)
+    setting = _Setting.of(held, model, behaviour, None, model.terminal)
+    if setting.arms:
+        return ("no individual ever changes its action: what a change would do is not identified",)
+    counts = held.step_counts().astype(np.float64)
+    asked = (one for one in setting._questions(held) if one.name.startswith("logger"))
+    worst = max((one.answer(counts) for one in asked), key=lambda one: one.surprise)
+    if worst.surprise <= 14.0:  # once in a million by chance
+        return ()
+    return (
+        "the logged actions depend on more than the state, so that estimated probabilities "
+        f"pi_b(a | s) are not the logger's ({abs(worst.statistic):.0f} standard deviations): give "
+        "behaviour=, by context if the logger knew more than the logs show",
+    )
 
 
 @dataclass(frozen=True)
@@ -385,7 +406,7 @@ class _Setting(NamedTuple):
 
     def answers(self, logs: Trajectories) -> list[_Finding]:
         """All checks on some logs."""
-        counts = _step_counts(logs)
+        counts = logs.step_counts().astype(np.float64)
         return [question.answer(counts) for question in self._questions(logs)]
 
     def _questions(self, logs: Trajectories) -> Iterator[_Question]:
@@ -516,7 +537,7 @@ class _Setting(NamedTuple):
         lasting = (past.t + 1 < logs.longest) & (steps.next_state >= 0)
         lasting &= ~self.final[np.maximum(steps.next_state, 0)]
         stratum = past.t * _GROUPS + self.groups["state"].of(np.maximum(steps.next_state, 0))
-        counts = _step_counts(logs) * lasting
+        counts = logs.step_counts().astype(np.float64) * lasting
         share = _means(past.leaves.astype(np.float64), stratum, counts)
         target = _Target(
             ["leaving"],

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Floats, Integers, arrays, normalised, shaped
+from latentmdp._util import Floats, Integers, arrays, shaped
 from latentmdp.belief import posterior
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.logs import Trajectories
@@ -77,9 +77,9 @@ def logger_of(
     if impossible.any():
         k = int(np.argmax(impossible))
         episode = int(steps.episode[k])
+        state, action = logs.pair(int(steps.state[k]), int(steps.action[k]))
         raise ValueError(
-            f"behaviour gives probability 0 to action {steps.action[k]} in state "
-            f"{steps.state[k]}, logged in episode "
+            f"behaviour gives probability 0 to action {action} in state {state}, logged in episode "
             f"{episode if numbers is None else numbers[episode]}, "
             f"step {k - int(logs.offsets[episode])}"
         )
@@ -104,37 +104,6 @@ def _not_told_apart(shares: Floats) -> tuple[str, ...]:
     return (
         f"the logs hardly tell the contexts apart: the likeliest one has a posterior of "
         f"{certain:.2f} on average, so the estimate leans on the model",
-    )
-
-
-def more_than_the_state(logs: Trajectories) -> tuple[str, ...]:
-    """Pearson's test that actions given the state do not depend on the step before, or on time."""
-    A, Z = logs.n_actions, logs.n_rewards
-    episode, state, action, *_ = logs.steps()
-    t = np.arange(logs.n_steps) - logs.offsets[episode]
-    late = (t >= logs.lengths.max() / 2).astype(np.int64)
-    before = np.full(logs.n_steps, A * Z, np.int64)
-    later = np.flatnonzero(t > 0)
-    before[later] = logs.actions[later - 1].astype(np.int64) * Z + logs.rewards[later - 1]
-    circumstance = (state.astype(np.int64) * (A * Z + 1) + before) * 2 + late
-    kinds, row = np.unique(circumstance, return_inverse=True)
-    weights = logs.multiplicities()[episode].astype(np.float64)
-    tallies = np.bincount(row * A + action, weights, kinds.size * A).reshape(-1, A)
-    states = kinds // (2 * (A * Z + 1))
-    by_state = np.zeros((logs.n_states, A))
-    np.add.at(by_state, states, tallies)
-    expected = tallies.sum(axis=1, keepdims=True) * normalised(by_state)[states]
-    use = expected > 0.0
-    statistic = float(((tallies - expected)[use] ** 2 / expected[use]).sum())
-    choices = (by_state > 0.0).sum(axis=1) - 1
-    freedom = float(choices[states].sum() - choices[np.unique(states)].sum())
-    surprise = (statistic - freedom) / np.sqrt(2.0 * freedom) if freedom > 0.0 else 0.0
-    if surprise <= 6.0:  # standard deviations: more is rarer by chance than one in 10^6
-        return ()
-    return (
-        "the logged actions depend on more than the state, so that estimated probabilities "
-        f"pi_b(a | s) are not the logger's ({surprise:.0f} standard deviations): give behaviour=, "
-        "by context if the logger knew more than the logs show",
     )
 
 

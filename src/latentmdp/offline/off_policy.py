@@ -21,6 +21,13 @@ is, if pi_b is right, and needs no pi_b where Q is right. Here Q_t(h, a) = sum_m
 with b_t the belief after h and Q_m,t the value in context m of the Markov policy that acts there as
 often as pi: P_m^pi(a_t = a | s_t = s).
 
+**Fitted Q** [le2019] takes that form of Q from the logs: step by step, from the last to the first,
+the Q_m,t(s, a) are regressed on what was paid plus the value of what came next, with one
+observation of the mean of all. It needs neither pi_b nor the model's values, and is right where Q
+is of that form. With nu_t the mean of b_t(m) pi(a | h) 1(s_t = s) under pi, counted forward in the
+same way, and Sigma_t the mean of b_t b_t' 1(s, a), w_it = b_t' Sigma_t^-1 nu_t stands for the ratio
+[duan2020]: its error is that of the doubly robust sum above with w for rho, which is also added.
+
 **A logger that knew the context** acted by pi_b(a | s, m). Neither pi_b(a | s) nor the
 probability sum_m P(m | h_t) pi_b(a_t | s_t, m) of an action given the history will do: the logged
 actions then tell which context the rewards come from, and an error of the order of the horizon
@@ -77,20 +84,20 @@ from latentmdp.fit import logged_behaviour, without_fit_warnings
 from latentmdp.logs import Batch, Logs, Trajectories, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
+from latentmdp.offline.checks import logger_warnings
 from latentmdp.offline.logger import (
     AnyPolicy,
     Logger,
     beliefs_of,
     followed,
     logger_of,
-    more_than_the_state,
 )
 from latentmdp.planning import action_table, backward_q
 from latentmdp.policies import Policy
 from latentmdp.simulation import simulate
 from latentmdp.worlds import Space
 
-Method = Literal["doubly-robust", "per-decision", "importance"]
+Method = Literal["doubly-robust", "per-decision", "importance", "fitted-q"]
 
 _FEWEST_EFFECTIVE = 30.0
 """Effective episodes that a step needs: more would end the estimate earlier, fewer would leave a
@@ -141,7 +148,7 @@ class OffPolicyValue(Result):
     episodes : int
         Number of logged episodes.
     method : str
-        "doubly-robust", "per-decision" or "importance".
+        "doubly-robust", "per-decision", "importance" or "fitted-q".
     weighted : bool
         Whether weights were normalised by their own sum.
     behaviour : str
@@ -227,7 +234,8 @@ def off_policy_value(
         where the logger knew the context, with contexts as in `model`; or the policy that chose
         them. None takes the logs' own propensities, or else estimates pi_b(a | s).
     method
-        "doubly-robust", "per-decision" or "importance", see `latentmdp.offline.off_policy`.
+        "doubly-robust", "per-decision", "importance" or "fitted-q", see
+        `latentmdp.offline.off_policy`.
     model
         Gives horizon, discount and, for "doubly-robust", the values to start from. By default the
         model of the policy; a policy without one gets a single MDP, counted in one half of the
@@ -237,7 +245,7 @@ def off_policy_value(
     confidence
         Of the interval.
     weighted
-        Divide by the sum of the ratios in place of the number of episodes.
+        Divide by the sum of the ratios in place of the number of episodes; "fitted-q" has none.
     """
     require_logs("logs", logs)
     require_choice("method", method, get_args(Method))
@@ -269,11 +277,13 @@ def off_policy_value(
     if behaviour is None and parts[0].batch.read().propensities is None:
         # The pooled choice of actions counts as one logged action in every state: that keeps the
         # ratios of rare states finite, and changes nothing where a state is seen often.
-        behaviour, source = logged_behaviour(logs, 1.0), "estimated"
-        messages += more_than_the_state(logs.batches()[0].read())
+        rows = logged_behaviour(logs, 1.0, world.dimensions[1:])
+        behaviour, source = rows, "estimated"
+        messages += logger_warnings(logs, world, rows, generator.spawn(1)[0])
     sums: _Sums | None = None
     values: Floats | None = None
-    paid = _paid(logs, world)
+    fitted: _FittedQ | None = None
+    paid = paid_range(logs, world)
     for k, (batch, numbers, own_model) in enumerate(parts):
         episodes = _with_known_ends(batch.read(), shape)
         logger = logger_of(episodes, behaviour, own_model, assumed is not None, numbers)
@@ -284,7 +294,13 @@ def off_policy_value(
                 own_model.planning_rewards() if logs.pays_amounts else own_model.mean_rewards()
             )
             values = _context_values(own_model, policy, shape.horizon, generator, rewards)
-        more = _Sums.of(episodes, group, shape, policy, own_model, logger, final, values, paid[0])
+        elif method == "fitted-q":
+            if logger.shares.shape[1] > 1:
+                raise ValueError(f"{method} takes no logger that knew the context")
+            fitted = _fitted(episodes, shape, policy, own_model, logger, final)
+        more = _Sums.of(
+            episodes, group, shape, policy, own_model, logger, final, values, paid[0], fitted
+        )
         sums = more if sums is None else sums + more
     assert sums is not None
     logger = logger._replace(source=source or logger.source, warnings=(*messages, *logger.warnings))
@@ -480,6 +496,7 @@ class _Sums:
         final: Flags,
         values: Floats | None = None,
         least: float = 0.0,
+        fitted: _FittedQ | None = None,
     ) -> _Sums:
         """The sums of some episodes; a doubly robust estimate has the model's `values`.
 
@@ -494,7 +511,7 @@ class _Sums:
         scale = model.discount ** np.arange(T)
         for members, chances in followed(logs, policy, model, np.arange(len(logs)), T):
             block = _Block.of(logs, members, chances, logger, final, T, model)
-            amounts, normalisers = sums._quotients(block, model, values, logs[members])
+            amounts, normalisers = sums._quotients(block, model, values, logs[members], fitted)
             into, flat = group[:, members], (members.size, -1)
             sums.amounts[:] += (into @ amounts.reshape(flat)).reshape(G, K, J)
             sums.normalisers[:] += (into @ normalisers.reshape(flat)).reshape(G, K, J)
@@ -518,6 +535,7 @@ class _Sums:
         model: LatentMDP,
         values: Floats | None,
         logs: Trajectories,
+        fitted: _FittedQ | None = None,
     ) -> tuple[Floats, Floats]:
         """Amounts and normalisers of each episode in each context, (n, K, J)."""
         T, K = self.shape.steps, block.shares.shape[1]
@@ -532,13 +550,16 @@ class _Sums:
             whole = np.where(block.observed[:, -1], (gains[:, 0] * scale).sum(axis=1), 0.0)
             weights, counted = weights[:, :, -1:], counted[:, :, -1:]
             return weights * whole[:, None, None], weights if self.shape.weighted else counted
+        if fitted is not None:
+            values, weights = fitted.values, _expected(block, model, fitted.slopes, logs, K)[0]
+            counted = np.ones_like(counted)
         if values is None:
             return weights * gains * scale, weights if self.shape.weighted else counted
         q, v = _expected(block, model, values, logs, K)
         missed = (gains - q + model.discount * v[:, :, 1:]) * scale
         first = block.shares[:, :, None]
         amounts = np.concatenate([first * v[:, :, :1], weights * missed], axis=2)
-        if self.shape.weighted:
+        if self.shape.weighted and fitted is None:
             return amounts, np.concatenate([first, weights], axis=2)
         return amounts, np.concatenate([np.ones_like(first), counted], axis=2)
 
@@ -681,6 +702,59 @@ class _Block(NamedTuple):
         )
 
 
+class _FittedQ(NamedTuple):
+    """Q_m,t(s, a) by regression, and Sigma_t^-1 nu_t, whose mean over b_t is w; (T, M, S, A)."""
+
+    values: Floats
+    slopes: Floats
+
+
+def _fitted(
+    logs: Trajectories,
+    shape: _Shape,
+    policy: AnyPolicy,
+    model: LatentMDP,
+    logger: Logger,
+    final: Flags,
+) -> _FittedQ:
+    """Fit the values backwards from the last step, and count what the policy visits forwards."""
+    (M, S, A, _), T = model.dimensions, shape.steps
+    blocks = []
+    for members, chances in followed(logs, policy, model, np.arange(len(logs)), T):
+        block = _Block.of(logs, members, chances, logger, final, T, model)
+        beliefs = beliefs_of(model, logs[members], along=True).reshape(members.size, -1, M)
+        pad = ((0, 0), (0, max(0, T + 1 - beliefs.shape[1])), (0, 0))
+        counts = logs.multiplicities()[members].astype(np.float64)
+        blocks.append((block, np.pad(beliefs[:, : T + 1], pad), counts))
+    values, slopes = np.zeros((T + 1, S, A, M)), np.zeros((T, S, A, M))
+    spread = np.zeros((T, S, A, M, M))
+    for t in range(T - 1, -1, -1):
+        sums, total, number = np.zeros((S, A, M)), 0.0, 0.0
+        for block, beliefs, counts in blocks:
+            cell, b = (block.states[:, t], block.actions[:, t]), beliefs[:, t]
+            each = counts * block.played[:, t]
+            after = values[t + 1][block.states[:, t + 1]]
+            ahead = np.einsum("nam,nm,na->n", after, beliefs[:, t + 1], block.chances[:, t + 1])
+            target = block.rewards[:, t] + model.discount * ahead
+            np.add.at(spread[t], cell, each[:, None, None] * b[:, :, None] * b[:, None, :])
+            np.add.at(sums, cell, (each * target)[:, None] * b)
+            total, number = total + float(each @ target), number + float(each.sum())
+        spread[t] += np.eye(M)  # one observation
+        sums += total / max(number, 1.0)
+        values[t] = np.linalg.solve(spread[t], sums[..., None])[..., 0]
+    for t in range(T):
+        visits = np.zeros((S, A, M))
+        for block, beliefs, counts in blocks:
+            state, weights = block.states[:, t], counts
+            if t:
+                taken = slopes[t - 1][block.states[:, t - 1], block.actions[:, t - 1]]
+                weights = counts * block.played[:, t - 1] * (taken * beliefs[:, t - 1]).sum(axis=1)
+            chosen = weights[:, None] * block.chances[:, t]
+            np.add.at(visits, state, chosen[:, :, None] * beliefs[:, t][:, None])
+        slopes[t] = np.linalg.solve(spread[t], visits[..., None])[..., 0]
+    return _FittedQ(values[:T].transpose(0, 3, 1, 2), slopes.transpose(0, 3, 1, 2))
+
+
 def _expected(
     block: _Block, model: LatentMDP, values: Floats, logs: Trajectories, contexts: int
 ) -> tuple[Floats, Floats]:
@@ -720,7 +794,7 @@ def _result(
     shape = sums.shape
     effective = sums.effective_size()
     steps = int(np.argmax([*(effective == 0.0), True]))
-    least, most = _possible(paid, world, shape, final)
+    least, most = possible_returns(paid, world, shape.valued_steps, final)
     truncation = world.duration.discounted_steps(shape.valued_steps) * float(np.abs(paid).max())
     mean, stderr = sums.estimate()
     low, high = sums.interval(confidence, rng)
@@ -775,7 +849,7 @@ def _agreement_warnings(effective: Floats, steps: int, shape: _Shape) -> tuple[s
     return ()
 
 
-def _paid(logs: Logs, world: LatentMDP) -> Floats:
+def paid_range(logs: Logs, world: LatentMDP) -> Floats:
     """The least and the most that a step pays."""
     if not logs.pays_amounts:
         return np.array([world.reward_values.min(), world.reward_values.max()])
@@ -783,9 +857,11 @@ def _paid(logs: Logs, world: LatentMDP) -> Floats:
     return np.array([min(map(np.nanmin, amounts)), max(map(np.nanmax, amounts))])
 
 
-def _possible(paid: Floats, world: LatentMDP, shape: _Shape, final: Flags) -> tuple[float, float]:
-    """The least and the most that an episode can earn, given what a step can."""
-    worth = float((world.discount ** np.arange(shape.valued_steps)).sum())
+def possible_returns(
+    paid: Floats, world: LatentMDP, steps: int, final: Flags
+) -> tuple[float, float]:
+    """The least and the most that so many steps can earn, given what one can."""
+    worth = float((world.discount ** np.arange(steps)).sum())
     least, most = paid.tolist()
     if final.any():
         least, most = min(least, 0.0), max(most, 0.0)

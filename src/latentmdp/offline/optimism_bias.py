@@ -22,16 +22,16 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy import stats
 
-from latentmdp._util import Flags, Floats, Integers, Result, normalised
+from latentmdp._util import Flags, Floats, Integers, Result
 from latentmdp.engines import Engine, as_engine
 from latentmdp.estimation import EM, cut_short, only_tried, restricted
 from latentmdp.fit import Fit, without_fit_warnings
 from latentmdp.logs import Trajectories, WeightModel
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
-from latentmdp.offline.references import Rule, always, has_arms, rule_value
+from latentmdp.offline.references import Rule, always, has_arms, possible, rule_value
 from latentmdp.planning import Planner, evaluate
-from latentmdp.policies import MarkovPolicy, Policy
+from latentmdp.policies import Policy
 from latentmdp.simulation import simulate
 
 EPISODES = 20_000
@@ -198,9 +198,7 @@ class LogSimulator:
         lengths = np.where(ended, horizon, np.diff(logs.individual_offsets()))
         self.lengths = np.repeat(np.minimum(lengths, horizon), counts)
         rows = behaviour if behaviour.ndim == 3 else behaviour[None]
-        everything = np.ones(rows.shape[-1])
-        rows = normalised(np.where(model.allowed, rows, 0.0), everything)
-        self.policies = [MarkovPolicy(rows_of_context) for rows_of_context in rows]
+        self.policies = [possible(one, model.allowed) for one in rows]
         self.arms: Integers | None = None
         if has_arms(logs):
             self.arms = np.repeat(logs.actions[logs.individual_offsets()[:-1]], counts)
@@ -254,7 +252,7 @@ class _CellAmounts(NamedTuple):
         """Those of logs, each as often as its episode occurred."""
         assert logs.amounts is not None
         cells = logs.cells(("state", "action", "reward"), model.dimensions[1:])
-        known = np.repeat(~np.isnan(logs.amounts) & (cells >= 0), counts := _of_steps(logs))
+        known = np.repeat(~np.isnan(logs.amounts) & (cells >= 0), counts := logs.step_counts())
         amounts, cells = np.repeat(logs.amounts, counts)[known], np.repeat(cells, counts)[known]
         order, size = np.argsort(cells, kind="stable"), int(np.prod(model.dimensions[1:]))
         return cls(model, amounts[order], np.searchsorted(cells[order], np.arange(size + 1)))
@@ -267,11 +265,6 @@ class _CellAmounts(NamedTuple):
         drawn = self.amounts[np.minimum(place, self.amounts.size - 1)]
         amounts = np.where(number > 0, drawn, self.model.reward_values[logs.rewards])
         return logs._with(amounts=amounts)
-
-
-def _of_steps(logs: Trajectories) -> Integers:
-    """How often the episode of each step occurred."""
-    return np.repeat(logs.multiplicities(), logs.lengths)
 
 
 def corrected(model_value: float, differences: Floats, confidence: float) -> Interval:

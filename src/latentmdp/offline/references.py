@@ -43,7 +43,7 @@ def rule_value(model: LatentMDP, rule: Rule) -> float:
     A model fitted to other logs may lack an action that was seldom tried.
     """
     rule = tuple(
-        _possible(policy.probabilities, model.allowed)
+        possible(policy.probabilities, model.allowed)
         if isinstance(policy, MarkovPolicy) and policy.probabilities is not None
         else policy
         for policy in rule
@@ -56,10 +56,10 @@ def rule_value(model: LatentMDP, rule: Rule) -> float:
 
 def always(action: int, allowed: Flags) -> MarkovPolicy:
     """One action always; any other where it is not `allowed` (S, A)."""
-    return _possible(np.eye(allowed.shape[1])[[action] * len(allowed)], allowed)
+    return possible(np.eye(allowed.shape[1])[[action] * len(allowed)], allowed)
 
 
-def _possible(probabilities: Floats, allowed: Flags) -> MarkovPolicy:
+def possible(probabilities: Floats, allowed: Flags) -> MarkovPolicy:
     """What is `allowed` (S, A) of actions taken so often (..., S, A); anything where nothing is."""
     rows = np.where(allowed, probabilities, 0.0)
     rows = np.where(rows.any(axis=-1, keepdims=True), rows, allowed)
@@ -72,8 +72,7 @@ def rules(model: LatentMDP, behaviour: Floats, allowed: Flags, asked: str = "") 
     Of very many actions the eight commonest, and the one that is `asked` for.
     """
     rows = behaviour if behaviour.ndim == 3 else behaviour[None]
-    logger = normalised(np.where(allowed, rows, 0.0), np.ones(model.n_actions))
-    found: dict[str, Rule] = {"logger": tuple(MarkovPolicy(one) for one in logger)}
+    found: dict[str, Rule] = {"logger": tuple(possible(one, allowed) for one in rows)}
     common = set(np.argsort(-rows.sum(axis=(0, 1)), kind="stable")[:8].tolist())
     for a, label in enumerate(names.labels("action", model.action_names, model.n_actions)):
         name = f"always {label}"

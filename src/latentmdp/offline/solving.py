@@ -37,12 +37,11 @@ from latentmdp._util import (
     float_field,
     given_seed,
     names,
-    philox_key,
     plural,
     require_choice,
     validation,
 )
-from latentmdp.engines import Engine, blocks
+from latentmdp.engines import Engine
 from latentmdp.estimation import (
     MAX_CONTEXTS,
     final_states,
@@ -51,13 +50,18 @@ from latentmdp.estimation import (
     tried_pairs,
 )
 from latentmdp.fit import Fit, FitWarning, logged_behaviour
-from latentmdp.logs import Logs, require_logs
+from latentmdp.logs import Logs, cell_counts, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.checks import FitChecks, check_fit
-from latentmdp.offline.off_policy import LoggedEstimate, logged_estimate, policy_by_context
+from latentmdp.offline.off_policy import (
+    LoggedEstimate,
+    logged_estimate,
+    paid_range,
+    policy_by_context,
+    possible_returns,
+)
 from latentmdp.offline.optimism_bias import (
-    EPISODES,
     StandardErrors,
     bootstrap_differences,
     corrected,
@@ -73,19 +77,17 @@ from latentmdp.offline.references import (
 )
 from latentmdp.offline.sensitivity import Sensitivity, sensitivity
 from latentmdp.offline.warnings import (
+    Support,
     arms_warnings,
     fit_warnings,
     hardly_seen,
     logs_warnings,
+    support_of,
     value_warnings,
 )
 from latentmdp.planning import Plan, Planner, planner_for
-from latentmdp.policies import MarkovPolicy, Policy, UniformPolicy
-from latentmdp.simulation import simulate
+from latentmdp.policies import Policy
 from latentmdp.theory import Diagnosis, diagnose, occupancy
-
-_STEPS_AT_ONCE = 1 << 22
-"""Simulated steps held in memory at a time, some 40 bytes each."""
 
 _PLAIN = ("optimism_bias", "model_first_steps", "unsupported", "seconds", "settings")
 """Fields of a result that a file holds as they are."""
@@ -108,7 +110,7 @@ class Solved(Result):
         The fitted latent MDP.
     value : Interval
         What the policy will earn per episode, with the ends of its confidence interval: its value
-        in the fitted model, less the optimism bias.
+        in the fitted model, less the optimism bias, no less and no more than is possible.
     optimism_bias
         How much larger a policy's value is, on average, in the fitted model it was planned in.
     logged : LoggedEstimate
@@ -131,6 +133,9 @@ class Solved(Result):
         None where the probabilities of its actions are known.
     standard_errors
         Of the fitted model's parameters, by the same bootstrap.
+    support
+        What in the logs stands behind the policy: positivity, visits and variation of actions
+        within individuals, for the states and actions where it spends most of its steps.
     seconds
         Wall-clock time.
     settings
@@ -154,6 +159,7 @@ class Solved(Result):
     checks: FitChecks | None = None
     sensitivity: Sensitivity | None = None
     standard_errors: StandardErrors | None = None
+    support: tuple[Support, ...] = ()
     seconds: float = field(default=0.0, compare=False)
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -187,6 +193,7 @@ class Solved(Result):
             "checks": None if self.checks is None else self.checks.to_fields(),
             "sensitivity": None if self.sensitivity is None else self.sensitivity.to_fields(),
             "references": {one.name: [*one.value, *one.gain] for one in self.references},
+            "support": {"rows": [list(row) for row in self.support]},
         }
 
     @classmethod
@@ -209,6 +216,7 @@ class Solved(Result):
                 Reference(name, Interval(*numbers[:3]), Interval(*numbers[3:]))
                 for name, numbers in fields.get("references", {}).items()
             ),
+            support=tuple(Support(*row) for row in fields.get("support", {}).get("rows", ())),
             checks=FitChecks.from_fields(checks) if checks else None,
             sensitivity=Sensitivity.from_fields(bounds) if bounds else None,
             standard_errors=fields.get("standard_errors"),
@@ -257,6 +265,7 @@ class Solved(Result):
             "final_states": self.final_states,
             "warnings": Worded.lines(self.warnings),
             "checks": Worded([] if self.checks is None else list(self.checks), ""),
+            "support": Worded(list(self.support), ""),
             "seconds": self.seconds,
         }
 
@@ -395,7 +404,8 @@ def solve(
         switching = rule_value(world, (planner.plan(tried).policy,))
         planner = ConstantActions()
     plan = planner.plan(tried)
-    in_model = _value_in_model(world, plan.policy, hardly_seen(logs, fit, final), generator)
+    seen = cell_counts(logs, ("state", "action"), shares=fit.responsibilities)
+    in_model = _value_in_model(world, plan.policy, hardly_seen(seen, final), generator)
     differences, errors = bootstrap_differences(
         some,
         fit,
@@ -408,7 +418,9 @@ def solve(
         world,
         list(compared.values()),
     )
-    references = _references(in_model.value, world, compared, differences, confidence)
+    steps = require_horizon(world, "the value of a policy found in logs")
+    ends = possible_returns(paid_range(some, world), world, steps, final)
+    references = _references(in_model.value, world, compared, differences, confidence, ends)
     by = None if some.propensities is not None else logger_rows
     logged = logged_estimate(some, plan.policy, world, by, generator, final)
     first_steps = in_model.first_steps(logged.steps)
@@ -420,8 +432,7 @@ def solve(
     unseen = None
     if known_rows is None and some.propensities is None:
         gain = next(one.gain for one in references if one.name == "logger")
-        table = policy_by_context(world, plan.policy, require_horizon(world, "a policy"), generator)
-        unseen = sensitivity(world, table, logger_rows, gain)
+        unseen = sensitivity(world, in_model.table, logger_rows, gain)
     messages = (
         *checks.warnings(),
         *(arms_warnings(in_model.value, switching) if arms else ()),
@@ -452,7 +463,7 @@ def solve(
         plan=plan,
         model=world,
         fit=dataclasses.replace(fit, model=world),
-        value=corrected(in_model.value, differences[:, 0], confidence),
+        value=corrected(in_model.value, differences[:, 0], confidence).within(*ends),
         optimism_bias=float(differences[:, 0].mean()),
         logged=logged,
         model_first_steps=first_steps,
@@ -463,6 +474,7 @@ def solve(
         checks=checks,
         sensitivity=unseen,
         standard_errors=errors,
+        support=support_of(some, world, in_model.visits, seen, logger_rows),
         seconds=time.perf_counter() - began,
         settings=settings,
     )
@@ -483,13 +495,20 @@ def _references(
     compared: Mapping[str, Rule],
     differences: Floats,
     confidence: float,
+    ends: tuple[float, float],
 ) -> tuple[Reference, ...]:
-    """What each rule earns, and what the policy gains over it, with intervals by the bootstrap."""
+    """What each rule earns, and what the policy gains over it, with intervals by the bootstrap.
+
+    Nothing earns less or more than the `ends`.
+    """
     references = []
     for (name, rule), errors in zip(compared.items(), differences[:, 1:].T):
         other = rule_value(model, rule)
         gain = corrected(value - other, differences[:, 0] - errors, confidence)
-        references.append(Reference(name, corrected(other, errors, confidence), gain))
+        earned = corrected(other, errors, confidence).within(*ends)
+        references.append(
+            Reference(name, earned, gain.within(ends[0] - ends[1], ends[1] - ends[0]))
+        )
     return tuple(references)
 
 
@@ -499,6 +518,8 @@ class _ModelValue(NamedTuple):
     value: float
     by_step: Floats  # (H,) mean discounted reward of each step
     unsupported: float  # share of steps that are flagged
+    table: Floats  # (H or 1, S, A) or (H, M, S, A): how often it takes each action
+    visits: Floats  # (M, S, A): expected in an episode
 
     def first_steps(self, steps: int) -> float:
         """Value of the first steps; NaN if there are none."""
@@ -508,33 +529,16 @@ class _ModelValue(NamedTuple):
 def _value_in_model(
     model: LatentMDP, policy: Policy, flagged: Flags, rng: np.random.Generator
 ) -> _ModelValue:
-    """Value a policy in a model, with the share of its steps at `flagged` (M, S, A).
-
-    Everything comes from the same simulated episodes; a Markov policy needs none.
-    """
+    """Value a policy in a model, with the share of its steps at `flagged` (M, S, A)."""
     H = require_horizon(model, "the value of a policy found in logs")
-    scale = model.discount ** np.arange(H)
-    if isinstance(policy, MarkovPolicy | UniformPolicy):
-        visits = np.where(model.allowed, occupancy(model, policy, H), 0.0)
-        by_step = np.einsum("tmsa,m,msa->t", visits, model.weights, model.planning_rewards())
-        share = np.einsum("tmsa,m,msa->", visits, model.weights, flagged)
-        share /= max(np.einsum("tmsa,m->", visits, model.weights), 1e-300)
-        return _ModelValue(value_in(model, policy, rng), by_step * scale, float(share))
-    seed = np.random.SeedSequence(philox_key(rng))
-    returns, earned, steps, unsupported = np.empty(EPISODES), np.zeros(H), 0, 0
-    for start, stop in blocks(EPISODES, max(1, _STEPS_AT_ONCE // H)):
-        played = simulate(model, policy, stop - start, seed, first_episode=start)
-        assert played.contexts is not None
-        episode, states, actions, *_ = played.steps()
-        time, paid = np.arange(played.n_steps) - played.offsets[episode], played.values()
-        if model.bonus is not None:  # amounts beyond what is seen
-            paid = paid + model.bonus[played.contexts[episode], states, actions]
-        returns[start:stop] = np.bincount(episode, paid * scale[time], stop - start)
-        earned += np.bincount(time, paid, H)
-        steps += played.n_steps
-        unsupported += int(flagged[played.contexts[episode], states, actions].sum())
-    share = unsupported / max(steps, 1)
-    return _ModelValue(float(returns.mean()), earned / EPISODES * scale, share)
+    value = value_in(model, policy, rng)
+    table = policy_by_context(model, policy, H, rng.spawn(1)[0])
+    visits = occupancy(model, table, H) * model.weights[:, None, None]
+    by_step = np.einsum("tmsa,msa->t", visits, model.planning_rewards())
+    total = visits.sum(axis=0)
+    share = float((total * flagged).sum() / max(total.sum(), 1e-300))
+    discounted = by_step * model.discount ** np.arange(H)
+    return _ModelValue(value, discounted, share, table, total)
 
 
 def _checked(behaviour: ArrayLike, logs: Logs) -> Floats:
@@ -543,7 +547,8 @@ def _checked(behaviour: ArrayLike, logs: Logs) -> Floats:
     impossible = tried_pairs(logs) & (rows == 0.0)
     if impossible.any():
         state, action = (int(i) for i in np.argwhere(impossible)[0])
+        where, did = logs.pair(state, action)
         raise ValueError(
-            f"behaviour[{state}, {action}] is 0, but action {action} is logged in state {state}"
+            f"behaviour[{state}, {action}] is 0, but action {did} is logged in state {where}"
         )
     return rows

@@ -7,11 +7,14 @@ short episodes of two kinds.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from latentmdp._util import Flags
+from latentmdp._util import Flags, Floats, names
 from latentmdp.fit import Fit
-from latentmdp.logs import Logs, Trajectories, cell_counts
+from latentmdp.logs import Trajectories
+from latentmdp.model import LatentMDP
 from latentmdp.offline.off_policy import LoggedEstimate
 
 _FEW_VISITS = 5.0
@@ -19,14 +22,74 @@ _FEW_VISITS = 5.0
 thumb as for a cell of a contingency table."""
 
 
-def hardly_seen(logs: Logs, fit: Fit, final: Flags) -> Flags:
-    """Which (m, s, a) have fewer than 5 expected visits in the logs, shape (M, S, A).
+def hardly_seen(seen: Floats, final: Flags) -> Flags:
+    """Which (m, s, a) have fewer than 5 expected visits in the logs, `seen` (M, S, A).
 
-    Episodes are shared out among the contexts by their responsibilities. Nothing is chosen in a
-    `final` state (S,), so none is counted there.
+    Nothing is chosen in a `final` state (S,), so none is counted there.
     """
-    visits = cell_counts(logs, ("state", "action"), shares=fit.responsibilities)
-    return (visits < _FEW_VISITS) & ~final[:, None]
+    return (seen < _FEW_VISITS) & ~final[:, None]
+
+
+class Support(NamedTuple):
+    """What in the logs stands behind an action that a policy takes in a state.
+
+    Positivity is `logger_share`, the probability with which the logger took it there, in the
+    context where it did so most seldom; support are the logged `visits` there, `fewest_visits` of
+    them in a context that the policy meets; and what a change of action does is identified by
+    individuals who were there more than once and whose action `varied`, a share of them (NaN where
+    there is none).
+    """
+
+    state: str
+    action: str
+    policy_share: float  # of its steps
+    logger_share: float
+    visits: float
+    fewest_visits: float
+    varied: float
+
+
+def support_of(
+    logs: Trajectories,
+    model: LatentMDP,
+    visits: Floats,
+    seen: Floats,
+    behaviour: Floats,
+    most: int = 20,
+) -> tuple[Support, ...]:
+    """The states and actions in which a policy spends most of its steps, `visits` (M, S, A).
+
+    The logs have `seen` (M, S, A) visits, and were made with a `behaviour` (S, A) or (M, S, A).
+    """
+    (_, S, A), share = visits.shape, visits.sum(axis=0) / max(visits.sum(), 1e-300)
+    state_names = names.labels("state", model.state_names, S)
+    action_names = names.labels("action", model.action_names, A)
+    varied, rows = _varied(logs, S), []
+    for s, a in zip(*np.unravel_index(np.argsort(-share, axis=None, kind="stable")[:most], (S, A))):
+        if share[s, a] > 0.0:
+            met = visits[:, s, a] > 0.0
+            chance, by_context = behaviour[..., s, a].min(), seen[:, s, a]
+            numbers = (share[s, a], chance, by_context.sum(), by_context[met].min(), varied[s])
+            rows.append(Support(state_names[s], action_names[a], *map(float, numbers)))
+    return tuple(rows)
+
+
+def _varied(logs: Trajectories, n_states: int) -> Floats:
+    """Of individuals who were in a state more than once, how many took more than one action, (S,).
+
+    NaN where there are none.
+    """
+    episode, state, action, *_ = logs.steps()
+    key = logs.individuals()[episode].astype(np.int64) * n_states + state
+    kinds, first, of, times = np.unique(
+        key, return_index=True, return_inverse=True, return_counts=True
+    )
+    differs = np.bincount(of, action != action[first][of], kinds.size) > 0.0
+    weights = logs.multiplicities()[episode[first]] * (times > 1)
+    number = np.bincount(kinds % n_states, weights, n_states)
+    none = np.full(n_states, np.nan)
+    changed = np.bincount(kinds % n_states, weights * differs, n_states)
+    return np.divide(changed, number, out=none, where=number > 0.0)
 
 
 def fit_warnings(fit: Fit, messages: list[str]) -> tuple[str, ...]:
@@ -74,21 +137,21 @@ def value_warnings(
 
 def logs_warnings(logs: Trajectories, final: Flags) -> tuple[str, ...]:
     """Whether the logs themselves may not be what they were taken for."""
-    warnings = []
+    warnings, states = [], names.labels("state", logs.state_names, logs.n_states)
     early = logs.last_states[logs.lengths < logs.lengths.max()]
     elsewhere = int((~final[early] | (early < 0)).sum())
     if final.any() and elsewhere:
-        names = ", ".join(map(str, np.flatnonzero(final)))
+        ends = ", ".join(states[s] for s in np.flatnonzero(final))
         warnings.append(
-            f"no action is logged in state {names}, where {early.size - elsewhere} of the "
+            f"no action is logged in {ends}, where {early.size - elsewhere} of the "
             f"{early.size} short episodes end: taken as final, with nothing earned after; the "
             f"other {elsewhere} are taken as cut short"
         )
     absent = np.setdiff1d(np.arange(logs.n_states), logs.states)
     if absent.size:
         warnings.append(
-            f"{absent.size} of {logs.n_states} states never occur, the first is {absent[0]}: "
-            "number states 0, 1, 2, ... without gaps"
+            f"{absent.size} of {logs.n_states} states never occur, the first is "
+            f"{states[absent[0]]}: number states 0, 1, 2, ... without gaps"
         )
     share = _largest_share(logs)
     if share > 0.05:  # of a normal distribution one of 1,000 has about 1 %

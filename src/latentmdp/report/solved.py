@@ -21,6 +21,7 @@ def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) ->
             _estimates_table(solved, true),
             *_references_table(solved),
             *_checks_table(solved),
+            *_support_table(solved),
             *_sensitivity_table(solved),
         ],
         _pictures(solved, true),
@@ -29,7 +30,7 @@ def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) ->
 
 def _estimates_table(solved: Solved, true: float | None) -> Table:
     facts = solved.facts()
-    for elsewhere in ("warnings", "references", "sensitivity"):
+    for elsewhere in ("warnings", "references", "sensitivity", "support"):
         del facts[elsewhere]
     if true is not None:
         inside = "inside" if solved.value.low <= true <= solved.value.high else "outside"
@@ -64,6 +65,21 @@ def _checks_table(solved: Solved) -> list[Table]:
     )
     columns = ("question", "statistic", "verdict")
     return [Table("Do the logs bear it out?", columns, solved.checks.rows(), note, words=columns)]
+
+
+def _support_table(solved: Solved) -> list[Table]:
+    note = (
+        "Where the policy spends most of its steps. The logger's probability is that of the "
+        "context in which it took the action most seldom; of the visits, the fewest are those in "
+        "one context that the policy meets. What a change of action does is learned from those "
+        "who were there more than once and changed theirs: where hardly any did, it is assumed."
+    )
+    columns = (
+        *("state", "action", "share of steps", "logger's probability", "visits", "fewest"),
+        "changed action",
+    )
+    table = Table("What stands behind it?", columns, solved.support, note, words=columns[1:2])
+    return [table] if solved.support else []
 
 
 def _sensitivity_table(solved: Solved) -> list[Table]:

@@ -28,11 +28,15 @@ def table_entries(model: LatentMDP, length: int) -> int:
     return S * (A * S * Z) ** length * M
 
 
-def occupancy(model: LatentMDP, policy: Policy | HistoryPolicy, steps: int) -> Floats:
-    """P_m^pi(s_t = s, a_t = a) for t = 0..steps-1, shape (steps, M, S, A)."""
+def occupancy(model: LatentMDP, policy: Policy | HistoryPolicy | Floats, steps: int) -> Floats:
+    """P_m^pi(s_t = s, a_t = a) for t = 0..steps-1, shape (steps, M, S, A).
+
+    A Markov policy may be its table (steps or 1, S, A), or (steps or 1, M, S, A).
+    """
     M, S, A = model.n_contexts, model.n_states, model.n_actions
-    table = action_table(policy, model)
+    table = policy if isinstance(policy, np.ndarray) else action_table(policy, model)
     if table is None:
+        assert not isinstance(policy, np.ndarray)
         return _enumerated_occupancy(model, policy, steps)
     visits = np.empty((steps, M, S, A))
     states = model.initial

@@ -42,7 +42,8 @@ def command(
         What a table of logs calls its columns: `episode=id,t=week,state=brand,...`.
     """
     more, acting = dict[str, Any](), None
-    content: Any = lm.load(file) if columns is None else options.LogSource(file, columns).read()[0]
+    is_table = columns is not None or file.is_dir()
+    content: Any = options.LogSource(file, columns).read()[0] if is_table else lm.load(file)
     if model is not None:
         fitted: Any = lm.load(model)
         with screen.progress("checking"):
@@ -52,6 +53,7 @@ def command(
         title = f"{file}: what predicts beyond the model"
         screen.table(title, ("check", "statistic", "verdict"), rows, words=("check", "verdict"))
         return
+    content = content.held() if is_table else content
     if isinstance(content, lm.LatentMDP):
         more, acting = (
             {"episodes": episodes, "requirements": requirements},

@@ -35,8 +35,8 @@ def command(
     Parameters
     ----------
     method
-        `auto`, `exact` or `monte-carlo`; from logs `auto`, `doubly-robust`, `per-decision` or
-        `importance`.
+        `auto`, `exact` or `monte-carlo`; from logs `auto`, `doubly-robust`, `per-decision`,
+        `importance` or `fitted-q`.
     logs
         Estimate from these logs of another policy instead.
     columns
