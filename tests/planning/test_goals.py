@@ -7,6 +7,7 @@ from scipy.optimize import linprog
 import latentmdp as lm
 from latentmdp._util import end_components
 from latentmdp.errors import ModelError
+from latentmdp.planning.goals import quotient
 
 MODELS = 30
 
@@ -193,3 +194,23 @@ def test_end_components_by_hand():
     found = end_components(first, starts, np.array([1, 2, 0, 0, 2, 2]), np.ones(6, bool))
     assert found.of_state[0] == found.of_state[1] != found.of_state[2]
     assert found.inside.tolist() == [True, False, True, False, True]
+
+
+@pytest.mark.parametrize("seed", [*range(6), 23])
+def test_what_is_reached_surely_needs_no_search(seed):
+    """The graph that heads for the goal in one context after the other reaches it in all."""
+    rng = np.random.default_rng(seed)
+    M, S, A = 3, 6, 3
+    T = np.zeros((M, S, A, S))
+    for s, a, m in np.ndindex(S - 1, A, M):
+        reached = rng.choice(S, rng.integers(1, 3), replace=False)
+        T[m, s, a, reached] = rng.dirichlet(np.ones(reached.size))
+    T[:, -1, :, -1] = 1.0
+    model = lm.LatentMDP(T, np.zeros((M, S, A)), initial=0, horizon=1)
+    goal = model.reaching(S - 1, horizon=None, discount=1)
+    found = quotient(goal, 2.0**30)
+    assert (found.sure is not None) == lm.theory.almost_surely(model, S - 1).holds == (seed != 23)
+    if found.sure is not None:
+        np.testing.assert_allclose(lm.evaluate(goal, found.sure).by_context, 1.0, atol=1e-9)
+        plan = lm.HSVI(threads=1).plan(goal)
+        assert (plan.lower, plan.upper, plan.n_iter) == (1.0, 1.0, 0)

@@ -9,6 +9,9 @@ are equally likely in all its contexts the end components are found; and the nod
 one, whose actions are those that leave it. `Quotient.model` is that problem, a latent MDP again,
 and a policy graph of it is translated back: inside a component it walks to where it leaves.
 
+Where some policy reaches a goal with probability one in every context (`theory.almost_surely`),
+nothing is left to search: one step pays, and that policy is a graph.
+
 Where there are too many nodes, those that follow have all contexts for their set: then fewer cycles
 are found, and upper bounds are still bounds.
 
@@ -19,14 +22,14 @@ searched, and one by nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from latentmdp._total_reward import sure_rule
 from latentmdp._util import Flags, Floats, Integers, distances, end_components, names, segments
-from latentmdp.errors import ModelError
+from latentmdp.errors import ModelError, TooLargeError
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
 from latentmdp.planning.graphs import evaluated_graph, graph_bounds
@@ -65,9 +68,17 @@ class Quotient(NamedTuple):
     place: Integers  # (k,): which of the quotient's outcomes each outcome of the nodes is, or -1
     inside: Flags  # (n A,): actions that stay in their component
     keep_apart: Callable[[], None] | None = None  # for `lump`: nodes of other sets have other rules
+    sure: MixturePolicy | None = None  # a graph of the model's own that reaches its goal surely
 
     def translated(self, policy: MixturePolicy) -> tuple[MixturePolicy, Floats, Floats]:
         """A policy of the quotient in the model's own states; what it earns in each context."""
+        if self.sure is not None:
+            graphs = policy.weights.size
+            first = np.tile(self.sure.first, (graphs, 1))
+            sure = MixturePolicy(self.sure.nodes, self.sure.followers, first, policy.weights)
+            earned = graph_bounds(self.own, sure)
+            assert earned is not None
+            return sure, *earned
         return _Translation(self, policy).result()
 
 
@@ -81,6 +92,9 @@ def quotient(model: LatentMDP, memory: float) -> Quotient:
     if costs and sure_rule(model)[1].all():
         return plain
     most = min(memory / (8.0 * model.n_contexts), _LARGER * model.outcomes.size)
+    sure = None if costs else _sure_goal(model, int(most))
+    if sure is not None:
+        return sure
     nodes = _listed(model, most)
     A, n = model.n_actions, nodes.states.size
     if costs:
@@ -100,6 +114,115 @@ def quotient(model: LatentMDP, memory: float) -> Quotient:
     if not found.inside.any():
         return plain
     return _joined(model, nodes, found.of_state, found.inside)
+
+
+def _sure_goal(model: LatentMDP, most: int) -> Quotient | None:
+    """One step that pays, where all that can be paid is a goal that some policy surely reaches.
+
+    None where it is not so, or where that takes more than about `most` pairs of a state and a set
+    of contexts to see. The policy takes the contexts that are left in turn: it heads for the goal
+    in one until something else happens than what leads nearer, and then goes on with the next. In
+    the true context no round is without a chance to go all the way.
+    """
+    from latentmdp.theory import almost_surely
+
+    table, M = model.outcomes, model.n_contexts
+    amounts = model.reward_values[table.reward]
+    pays, worth = amounts != 0.0, float(amounts.max(initial=0.0))
+    goal = np.zeros(model.n_states, np.bool_)
+    goal[table.next_state[pays]] = True
+    bonuses = model.bonus is not None or model.initial_bonus is not None
+    same = (amounts[goal[table.next_state]] == worth).all() and model.terminal[goal].all()
+    if bonuses or not same or not goal.any():
+        return None
+    try:
+        found = almost_surely(model, np.flatnonzero(goal), max_nodes=most)
+    except TooLargeError:
+        return None
+    if found.policy is None:
+        return None
+    policy, lower, _ = _in_turn(model, goal, found.policy.actions)
+    if lower.min() < worth * (1.0 - 1e-9):
+        return None
+    step = Outcomes.each(
+        np.array([0, 1, 1]), np.ones(1, np.int32), np.zeros(1, np.int32), np.ones((1, M))
+    )
+    initial, bonus = np.zeros((M, 2)), np.zeros((M, 2, 1))
+    initial[:, 0] = 1.0
+    bonus[:, 0] = worth
+    searched = LatentMDP._trusted(
+        model, outcomes=step.frozen(), _table_rewards="transition", reward_values=np.zeros(1),
+        allowed=np.array([[True], [False]]), initial=initial, bonus=bonus,
+        state_names=None, action_names=None, reward_edges=None,
+    )  # fmt: skip
+    none = np.empty(0, np.int64)
+    return Quotient(model, searched, None, none, none, none, np.empty(0, np.bool_), sure=policy)
+
+
+def _in_turn(
+    model: LatentMDP, goal: Flags, safe: Mapping[tuple[int, bytes], tuple[int, ...]]
+) -> tuple[MixturePolicy, Floats, Floats]:
+    """The graph that heads for the goal in one context after the other by actions that are safe.
+
+    Its nodes are pairs i M + m of a pair i = (s, G) and the context m that it heads for.
+    """
+    table, A, M = model.outcomes, model.n_actions, model.n_contexts
+    number = {pair: i for i, pair in enumerate(safe)}
+    n, states = len(safe), np.array([s for s, _ in safe])
+    sets = np.frombuffer(b"".join(packed for _, packed in safe), np.uint8).reshape(n, -1)
+    member = np.unpackbits(sets, axis=1, count=M, bitorder="little").astype(np.bool_)
+    # Choices are pairs with a safe action, edges what may follow them.
+    owner = np.repeat(np.arange(n), [len(actions) for actions in safe.values()])
+    action = np.concatenate([np.array(actions, np.int64) for actions in safe.values()])
+    choice, outcome = segments(table.starts, states[owner] * A + action)
+    left = member[owner[choice]] & (table.distinct > 0.0)[table.pattern[outcome]]
+    some = left.any(axis=1)
+    choice, outcome, left = choice[some], outcome[some], left[some]
+    ahead = table.next_state[outcome].astype(np.int64)
+    padded = np.zeros((len(left), 8 * sets.shape[1]), np.bool_)
+    padded[:, :M] = left
+    codes = np.packbits(padded, axis=1, bitorder="little")
+    target = np.array(
+        [n if goal[s] else number[int(s), code.tobytes()] for s, code in zip(ahead, codes)]
+    )
+    steps, best = np.full((M, n + 1), -1), np.full((M, n), choice.size)
+    for m in range(M):
+        ways = left[:, m]
+        sources, targets = owner[choice[ways]], target[ways]
+        steps[m] = distances(n + 1, sources, targets, np.arange(n + 1) == n)
+        nearer = steps[m][targets] == steps[m][sources] - 1
+        np.minimum.at(best[m], sources[nearer], choice[ways][nearer])
+    edge_starts = np.searchsorted(choice, np.arange(owner.size + 1))
+
+    def after(nodes: Integers) -> tuple[Integers, Integers, Integers]:
+        """What follows nodes: (place among them, the model's outcome, the node there)."""
+        i, m = np.divmod(nodes, M)
+        source, edges = segments(edge_starts, best[m, i])
+        edges, source = edges[target[edges] < n], source[target[edges] < n]
+        later, heads = target[edges], m[source]
+        changes = ~(member[later, heads] & (steps[heads, later] == steps[heads, i[source]] - 1))
+        turns = (heads[changes, None] + 1 + np.arange(M)) % M
+        possible = np.take_along_axis(member[later[changes]], turns, axis=1)
+        heads[changes] = turns[np.arange(len(turns)), possible.argmax(axis=1)]
+        return source, outcome[edges], later * M + heads
+
+    begins = np.flatnonzero((model.initial > 0.0).any(axis=0))
+    begun = np.zeros((begins.size, 8 * sets.shape[1]), np.bool_)
+    begun[:, :M] = (model.initial[:, begins] > 0.0).T
+    packed = np.packbits(begun, axis=1, bitorder="little")
+    first = np.array([number[int(s), code.tobytes()] for s, code in zip(begins, packed)])
+    first = first * M + begun.argmax(axis=1)
+    reached = frontier = np.unique(first)
+    while frontier.size:
+        frontier = np.setdiff1d(after(frontier)[2], reached)
+        reached = np.union1d(reached, frontier)
+    i, m = np.divmod(reached, M)
+    source, entries, following = after(reached)
+    return linked_graph(
+        model, states[i], action[best[m, i]],
+        (source, entries, np.searchsorted(reached, following)),
+        begins, np.searchsorted(reached, first)[None], np.ones(1),
+    )  # fmt: skip
 
 
 def _keep_apart() -> None:
@@ -291,7 +414,6 @@ class _Translation:
     def result(self) -> tuple[MixturePolicy, Floats, Floats]:
         """The graph, and bounds on what it earns in each context."""
         own, n = self.quotient.own, self.policy.n_nodes
-        S, table = own.n_states, own.outcomes
         begins = np.flatnonzero((self.nodes.first >= 0) & ~own.terminal)
         at = self.nodes.first[begins]
         numbers = self.policy.first[:, self.quotient.number[at]]
@@ -303,39 +425,68 @@ class _Translation:
             found = np.unique((ahead * n + later)[later >= 0])
             frontier = np.setdiff1d(found, codes, assume_unique=True)
             codes = np.union1d(codes, frontier)
-        # Every state has a node beside these, for what cannot happen, and where nothing is left to
-        # earn: the first action it has.
-        others = np.flatnonzero(~own.terminal)
         at, of = np.divmod(codes, n)
-        states = np.concatenate([others, self.nodes.states[at]])
-        actions = np.concatenate([own.allowed.argmax(axis=1)[others], self._actions(at, of)])
-        order = np.argsort(states, kind="stable")
-        place = np.empty(order.size, np.int64)
-        place[order] = np.arange(order.size)
-        spare = np.full(S, -1)
-        spare[others] = place[: others.size]
-        rows = states * self.A + actions
-        counts = np.diff(table.starts)[rows]
-        begin = np.cumsum(counts) - counts
-        _, outcomes = segments(table.starts, rows)
-        followers = spare[table.next_state[outcomes]]
-        source, outcome, ahead, later = self._after(at, of, actions[others.size :])
+        actions = self._actions(at, of)
+        source, outcomes, ahead, later = self._after(at, of, actions)
         goes_on = later >= 0
-        source, outcome = source[goes_on] + others.size, outcome[goes_on]
-        where = begin[source] + outcome - table.starts[rows[source]]
-        pairs = np.searchsorted(codes, (ahead * n + later)[goes_on])
-        followers[where] = place[others.size + pairs]
-        _, entries = segments(np.append(begin, followers.size), order)
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(states, minlength=S))])
-        first = np.tile(spare, (len(numbers), 1))
+        links = source[goes_on], outcomes[goes_on]
+        targets = np.searchsorted(codes, (ahead * n + later)[goes_on])
         known = np.searchsorted(codes, self.nodes.first[begins] * n + np.maximum(numbers, 0))
-        first[:, begins] = np.where(
-            begun, place[others.size + np.minimum(known, codes.size - 1)] if codes.size else -1,
-            first[:, begins],
+        first = np.where(begun, known, -1)
+        return linked_graph(
+            own, self.nodes.states[at], actions, (*links, targets), begins, first,
+            self.policy.weights,
         )  # fmt: skip
-        links = followers[entries]
-        nodes = evaluated_graph(own, actions[order], offsets, links, first[0]).nodes
-        policy = MixturePolicy(nodes, links, first, self.policy.weights)
-        earned = graph_bounds(own, policy)
-        assert earned is not None
-        return policy, *earned
+
+
+def linked_graph(
+    model: LatentMDP,
+    states: Integers,
+    actions: Integers,
+    links: tuple[Integers, Integers, Integers],
+    begins: Integers,
+    first: Integers,
+    weights: Floats,
+) -> tuple[MixturePolicy, Floats, Floats]:
+    """The graphs of some nodes, and bounds on what they earn in each context.
+
+    Parameters
+    ----------
+    states, actions : (n,)
+        Of each node.
+    links
+        A node, an outcome of the model's table after it, and the node that follows; where none
+        does, nothing is left to earn.
+    begins, first : (k,), (K, k)
+        First states, and with which node each of the graphs begins there, -1 for none.
+    weights : (K,)
+        Of the graphs.
+    """
+    S, table = model.n_states, model.outcomes
+    # Every state has a node beside these, for what cannot happen, and where nothing is left to
+    # earn: the first action it has.
+    others = np.flatnonzero(~model.terminal)
+    states = np.concatenate([others, states])
+    actions = np.concatenate([model.allowed.argmax(axis=1)[others], actions])
+    order = np.argsort(states, kind="stable")
+    place = np.empty(order.size, np.int64)
+    place[order] = np.arange(order.size)
+    spare = np.full(S, -1)
+    spare[others] = place[: others.size]
+    rows = states * model.n_actions + actions
+    counts = np.diff(table.starts)[rows]
+    begin = np.cumsum(counts) - counts
+    _, outcomes = segments(table.starts, rows)
+    followers = spare[table.next_state[outcomes]]
+    source, outcome, target = links[0] + others.size, links[1], links[2] + others.size
+    followers[begin[source] + outcome - table.starts[rows[source]]] = place[target]
+    _, entries = segments(np.append(begin, followers.size), order)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(states, minlength=S))])
+    numbers = np.tile(spare, (len(first), 1))
+    numbers[:, begins] = np.where(first < 0, spare[begins], place[first + others.size])
+    followers = followers[entries]
+    nodes = evaluated_graph(model, actions[order], offsets, followers, numbers[0]).nodes
+    policy = MixturePolicy(nodes, followers, numbers, weights)
+    earned = graph_bounds(model, policy)
+    assert earned is not None
+    return policy, *earned

@@ -56,7 +56,7 @@ def mixture_graph(
     vectors = AlphaVectorPolicy(vectors_of(bounds, nodes), actions, nodes.offsets, model)
     followers = _followers(bounds, nodes, numbers, actions)
     policy = MixturePolicy(vectors, followers, first, weights, nodes.plans < 0)
-    if bounds.quotient.nodes is not None:
+    if bounds.quotient.model is not bounds.quotient.own:
         return bounds.quotient.translated(policy)
     earned = graph_bounds(model, policy)
     assert earned is not None
