@@ -46,10 +46,9 @@ def loaders():
         MANIFEST,
         Experiment,
         read_experiment,
-        read_result,
         write_experiment,
-        write_result,
     )
+    from latentmdp.experiments.runner import Setting, read_result, run_sweep
     from latentmdp.testing import random_model
 
     model = random_model(0, contexts=2, states=3, actions=2, horizon=4)
@@ -78,9 +77,11 @@ def loaders():
     def solve():
         return lm.solve(logs, 2, rng=0, bootstrap=2, planner=lm.HSVI(gap=0.1))
 
+    setting = Setting("toy/0", {"seed": 0, "arm": "a"})
+
     def result(path):
         columns = {"quantity": ["a", "b"], "value": [0.5, float("nan")], "late": [True, False]}
-        write_result(path, "toy/0", {"seed": 0, "arm": "a"}, columns, 1.5)
+        run_sweep([setting], lambda _: columns, path.parent, jobs=1)
 
     def manifest(path):
         write_experiment(path.parent, Experiment("toy", True, *_findings()))
@@ -109,7 +110,11 @@ def loaders():
         **{name: (file, write, lm.load) for name, (file, write) in writers.items()},
         "lucrl checkpoint": ("c.npz", lucrl, lucrl),
         "learn checkpoint": ("k.npz", learn, learn),
-        "experiment result": ("e.parquet", result, read_result),
+        "experiment result": (
+            setting.file_name,
+            result,
+            lambda path: read_result(path.parent, setting),
+        ),
         "experiment": (MANIFEST, manifest, lambda path: read_experiment(path.parent)),
     }
 

@@ -235,7 +235,7 @@ def test_a_large_table_is_never_made_dense(monkeypatch):
     assert model.replace(horizon=7).horizon == 7
 
 
-GOOD = Outcomes(
+GOOD = Outcomes.each(
     np.array([0, 2, 3, 3, 4]),
     np.array([0, 1, 1, 0]),
     np.array([0, 1, 0, 1]),
@@ -277,8 +277,8 @@ MISTAKES = {
     ),
     "short rewards": (GOOD._replace(reward=np.array([0, 1])), {}, "describe the same outcomes"),
     "two-dimensional": (GOOD._replace(reward=np.zeros((4, 1), int)), {}, "one-dimensional"),
-    "flat probs": (GOOD._replace(probs=np.ones(4)), {}, "describe the same outcomes"),
-    "no contexts": (GOOD._replace(probs=np.ones((4, 0))), {}, "describe the same outcomes"),
+    "flat probs": (GOOD._replace(distinct=np.ones(4)), {}, "describe the same outcomes"),
+    "no contexts": (GOOD._replace(distinct=np.ones((4, 0))), {}, "describe the same outcomes"),
     "order": (
         GOOD._replace(next_state=np.array([1, 0, 1, 0])),
         {},
@@ -289,11 +289,11 @@ MISTAKES = {
         {},
         "outcome 1: the outcomes of a row must rise",
     ),
-    "negative": (GOOD._replace(probs=GOOD.probs - 0.5), {}, r"probs\[0, 1\] is -0.3"),
-    "above one": (GOOD._replace(probs=GOOD.probs * 2), {}, "probabilities lie"),
-    "NaN": (GOOD._replace(probs=GOOD.probs * np.nan), {}, "finite"),
+    "negative": (GOOD._replace(distinct=GOOD.distinct - 0.5), {}, r"probs\[0, 1\] is -0.3"),
+    "above one": (GOOD._replace(distinct=GOOD.distinct * 2), {}, "probabilities lie"),
+    "NaN": (GOOD._replace(distinct=GOOD.distinct * np.nan), {}, "finite"),
     "a sum": (
-        GOOD._replace(probs=GOOD.probs * 0.9),
+        GOOD._replace(distinct=GOOD.distinct * 0.9),
         {},
         "context 0, state 0, action 0 sums to 0.9, must sum to 1",
     ),
@@ -378,7 +378,7 @@ def test_large_tables_are_checked_part_by_part(at_once, monkeypatch):
         probs = table.probs.copy()
         probs[last, 3] = wrong
         with pytest.raises(ValueError, match=message):
-            check_outcomes(table._replace(probs=probs), **sizes)
+            check_outcomes(table.having(probs), **sizes)
     forbidden = model.allowed.copy()
     forbidden[s, a] = False
     with pytest.raises(ValueError, match=f"state {s}, action {a} .* but the action is not allowed"):

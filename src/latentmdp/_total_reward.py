@@ -34,7 +34,7 @@ def components_by_context(model: LatentMDP) -> list[EndComponents]:
     known: dict[bytes, EndComponents] = {}  # contexts often differ in probabilities only
     found = []
     for m in range(model.n_contexts):
-        possible = table.probs[:, m] > 0.0
+        possible = table.distinct[table.pattern, m] > 0.0
         key = np.packbits(possible).tobytes()
         if key not in known:
             known[key] = end_components(first, table.starts, table.next_state, possible)
@@ -48,6 +48,8 @@ def require_bounded(model: LatentMDP) -> None:
     rewards = model.planning_rewards().reshape(M, rows)
     rounding = 1e-12 * float(np.abs(rewards).max(initial=0.0))
     some_earn, some_cost = bool((rewards > rounding).any()), bool((rewards < -rounding).any())
+    if not (some_earn or some_cost):
+        return
     found = components_by_context(model)
     for m, component in enumerate(found):
         inside = component.inside
@@ -79,7 +81,9 @@ def require_bounded(model: LatentMDP) -> None:
 def _cycle(model: LatentMDP, m: int, component: EndComponents, row: int) -> str:
     """A cycle of context m that begins with a row inside an end component, in words."""
     table, A = model.outcomes, model.n_actions
-    entries = np.flatnonzero((table.probs[:, m] > 0.0) & component.inside[table.rows()])
+    entries = np.flatnonzero(
+        (table.distinct[table.pattern, m] > 0.0) & component.inside[table.rows()]
+    )
     rows, ahead = table.rows()[entries], table.next_state[entries].astype(np.int64)
     home = np.arange(model.n_states) == row // A
     steps = distances(model.n_states, rows // A, ahead, home)

@@ -178,6 +178,7 @@ class LatentMDP(Factual, Fielded):
         next_state: ArrayLike,
         reward: ArrayLike,
         probs: ArrayLike,
+        pattern: ArrayLike | None = None,
         *,
         n_states: int,
         horizon: int | None,
@@ -194,8 +195,11 @@ class LatentMDP(Factual, Fielded):
             The outcomes of row s A + a are starts[s A + a] .. starts[s A + a + 1] - 1.
         next_state, reward : (n,)
             s' and the index of the reward, rising by (s', reward) within a row.
-        probs : (n, M)
-            P_m(s', reward | s, a), each row of each context summing to one.
+        probs : (n, M), or (P, M) with a pattern
+            P_m(s', reward | s, a), each row (s, a) of each context summing to one.
+        pattern : None or (n,)
+            The row of `probs` that each outcome has, where many have the same; by default each has
+            its own. Equal vectors are kept once in any case.
         n_states
             S.
         allowed
@@ -206,12 +210,15 @@ class LatentMDP(Factual, Fielded):
             As for `LatentMDP`.
         """
         try:
-            table = Outcomes(
+            listed = (
                 arrays.as_integers("starts", starts, np.int64),
                 arrays.as_integers("next_state", next_state, np.int32),
                 arrays.as_integers("reward", reward, np.int32),
                 arrays.as_floats("probs", probs),
             )
+            table = Outcomes.each(*listed)
+            if pattern is not None:
+                table = Outcomes(*listed, arrays.as_integers("pattern", pattern, np.int32))
             S = arrays.positive_integer("n_states", n_states)
             A = (table.starts.size - 1) // S
             possible = None if allowed is None else validation.allowed(allowed, S, A)
@@ -223,7 +230,8 @@ class LatentMDP(Factual, Fielded):
             raise ModelError(str(error)) from None
         if possible is None:
             possible = (np.diff(table.starts) > 0).reshape(S, A)
-        return cls._of_table(table, possible, values, reward_model, {**others, "horizon": horizon})
+        others["horizon"] = horizon
+        return cls._of_table(table.shared(), possible, values, reward_model, others)
 
     @classmethod
     def from_amounts(
@@ -280,7 +288,7 @@ class LatentMDP(Factual, Fielded):
             raise ModelError(str(error)) from None
         others |= {"horizon": horizon, "bonus": bonus}
         model: RewardModel = "state-action" if by_pair or not observed else "transition"
-        return cls._of_table(table, possible, values, model, others)
+        return cls._of_table(table.shared(), possible, values, model, others)
 
     @classmethod
     def from_table(
@@ -349,7 +357,7 @@ class LatentMDP(Factual, Fielded):
                 raise TypeError(f"from_table takes no {name}: the table says it")
         try:
             parsed = read_model_table(table, called, observed)
-            M, (S, A) = parsed.outcomes.probs.shape[1], parsed.allowed.shape
+            M, (S, A) = parsed.outcomes.distinct.shape[1], parsed.allowed.shape
             names = (parsed.context_names, parsed.state_names, parsed.action_names)
             if parsed.unseen is not None:
                 extra = validation.bonus("bonus", bonus, (M, S, A))
@@ -363,7 +371,8 @@ class LatentMDP(Factual, Fielded):
         others |= {"horizon": horizon, "bonus": bonus, "initial": first, "weights": shares}
         others |= {"context_names": names[0], "state_names": names[1], "action_names": names[2]}
         kind: RewardModel = "state-action" if parsed.by_pair else "transition"
-        return cls._of_table(parsed.outcomes, parsed.allowed, parsed.reward_values, kind, others)
+        outcomes = parsed.outcomes.shared()
+        return cls._of_table(outcomes, parsed.allowed, parsed.reward_values, kind, others)
 
     def to_table(self) -> dict[str, Any]:
         """The long table that `from_table` reads, by column; labels are names where there are any.
@@ -385,7 +394,7 @@ class LatentMDP(Factual, Fielded):
             word: index if names is None else np.array(names, object)[index]
             for word, index, names in labels
         }
-        columns["probability"] = table.probs[outcome, m]
+        columns["probability"] = table.distinct[table.pattern[outcome], m]
         columns["reward"] = self.reward_values[table.reward[outcome]]
         return columns
 
@@ -409,7 +418,9 @@ class LatentMDP(Factual, Fielded):
             "allowed": allowed,
         }
         try:
-            content |= _common_fields({**_OTHERS, **others}, table.probs.shape[1], allowed, values)
+            content |= _common_fields(
+                {**_OTHERS, **others}, table.distinct.shape[1], allowed, values
+            )
         except ValueError as error:
             raise ModelError(str(error)) from None
         self = cls.__new__(cls)
@@ -674,7 +685,7 @@ class LatentMDP(Factual, Fielded):
         if self.is_table:
             table = self.outcomes.weighted(w[:, None])
             totals = row_sums(table, table.probs)[table.rows()]
-            content["outcomes"] = table._replace(probs=table.probs / totals)
+            content["outcomes"] = table.having(table.probs / totals)
             content["reward_model"] = "transition"  # averages of contexts are dependent
         else:
             rewards = np.einsum("m,m...->...", w, self.reward_probs)
@@ -704,7 +715,7 @@ class LatentMDP(Factual, Fielded):
         numbers = [table.keys(S, Z) for table in tables]
         keys, rows = np.union1d(*numbers), []
         for table, own_keys in zip(tables, numbers):
-            probs = np.zeros((keys.size, table.probs.shape[1]))
+            probs = np.zeros((keys.size, table.distinct.shape[1]))
             probs[np.searchsorted(keys, own_keys)] = table.probs
             rows.append(probs)
         mine, theirs = rows
@@ -755,7 +766,14 @@ class LatentMDP(Factual, Fielded):
         """A hexadecimal digest of every field: equal models have equal fingerprints."""
         digest = hashlib.sha256()
         for name, value in self.to_fields().items():
-            if isinstance(value, np.ndarray):
+            if name == "outcome_distinct" and value is not None:  # as if every outcome had its own
+                pattern = self.outcomes.pattern
+                digest.update(f"outcome_probs{(pattern.size, value.shape[1])}".encode())
+                for part in np.array_split(pattern, 1 + pattern.size * value.shape[1] // 10**7):
+                    digest.update(value[part].tobytes())
+            elif name == "outcome_pattern":
+                continue
+            elif isinstance(value, np.ndarray):
                 digest.update(f"{name}{value.shape}".encode() + value.tobytes())
             elif value is not None or name not in _NEW_FIELDS:
                 value = tuple(value) if isinstance(value, list) else value
@@ -764,7 +782,7 @@ class LatentMDP(Factual, Fielded):
 
     def to_fields(self) -> dict[str, Any]:
         """Every field by name, None where it is not given: what a file holds."""
-        table = self.outcomes if self.is_table else Outcomes(*[None] * 4)  # type: ignore[arg-type]
+        table = self.outcomes if self.is_table else Outcomes(*[None] * 5)  # type: ignore[arg-type]
         return {
             "transitions": None if self.is_table else self.transitions,
             "reward_probs": None if self.is_table else self.reward_probs,
@@ -787,11 +805,14 @@ class LatentMDP(Factual, Fielded):
             if fields.get(name) is not None
         }
         others.setdefault("horizon", None)
-        table: list[Any] = [fields.get(f"outcome_{name}") for name in Outcomes._fields]
+        # Files of 0.2 have a vector of probabilities for every outcome.
+        parts = [f"outcome_{name}" for name in Outcomes._fields]
+        parts[3:] = ["outcome_probs"] if fields.get("outcome_probs") is not None else parts[3:]
+        table: list[Any] = [fields.get(name) for name in parts]
         if any(part is not None for part in table):
-            for name, part in zip(Outcomes._fields, table):
+            for name, part in zip(parts, table):
                 if part is None:
-                    raise ModelError(f"field 'outcome_{name}' of the outcome table is missing")
+                    raise ModelError(f"field {name!r} of the outcome table is missing")
             if any(fields.get(name) is not None for name in ("transitions", "reward_probs")):
                 raise ModelError("a model has dense arrays or an outcome table, not both")
             S = np.atleast_2d(np.asarray(fields["initial"])).shape[1]
@@ -902,7 +923,7 @@ def _common_fields(
     return {
         "initial": validation.initial(arguments["initial"], M, allowed, unvisited),
         "weights": validation.weights(arguments["weights"], M),
-        "horizon": validation.horizon(arguments["horizon"]),
+        "horizon": arrays.optional_integer("horizon", arguments["horizon"]),
         "discount": discount,
         "bonus": bonus,
         "initial_bonus": validation.bonus("initial_bonus", arguments["initial_bonus"], (M,)),

@@ -2,7 +2,9 @@
 
 Row s A + a lists the outcomes (s', z) that are possible in some context, in rising order of
 (s', z), where z is the index of a reward: outcomes starts[row] .. starts[row + 1] - 1, each with
-the probabilities P_m(s', z | s, a) of all contexts side by side. So a table costs what it contains:
+the probabilities P_m(s', z | s, a) of all contexts side by side. They are often the same for
+thousands of outcomes (a check of one rock from one distance), so distinct vectors are kept once,
+and outcomes point to them. So a table costs what it contains:
 
 * a sparse problem has as many outcomes as successors;
 * a reward that is a fixed amount adds none, however many distinct amounts there are;
@@ -16,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +61,44 @@ class Outcomes(NamedTuple):
     starts: Integers  # (S A + 1,): first outcome of each row
     next_state: Indices  # (n,): s'
     reward: Indices  # (n,): z, an index into the reward values
-    probs: Floats  # (n, M): P_m(s', z | s, a)
+    distinct: Floats  # (P, M): the vectors P_m(s', z | s, a) that outcomes have
+    pattern: Indices  # (n,): which of them each outcome has
+
+    @classmethod
+    def each(
+        cls, starts: Integers, next_state: Indices, reward: Indices, probs: Floats
+    ) -> Outcomes:
+        """The table in which every outcome has a vector of its own, `probs` is (n, M)."""
+        return cls(starts, next_state, reward, probs, np.arange(len(probs), dtype=np.int32))
+
+    @property
+    def probs(self) -> Floats:
+        """P_m(s', z | s, a) of all outcomes, (n, M)."""
+        P, M = self.distinct.shape
+        if self.size == P and np.array_equal(self.pattern, np.arange(P)):
+            return self.distinct
+        require_memory(8.0 * self.size * M, f"{self.size:,} outcomes in {M:,} contexts")
+        return self.probs_of(slice(None))
+
+    def probs_of(self, outcomes: Integers | slice) -> Floats:
+        """P_m(s', z | s, a) of some outcomes, (k, M)."""
+        return np.asarray(self.distinct[self.pattern[outcomes]])
+
+    def having(self, probs: Floats) -> Outcomes:
+        """The table with other probabilities (n, M) of its outcomes."""
+        return Outcomes.each(self.starts, self.next_state, self.reward, probs)
+
+    def shared(self) -> Outcomes:
+        """The same table, equal vectors kept once, in the order of the first outcomes with them."""
+        vectors = self.distinct.view(np.uint64).reshape(-1)
+        number, first = _numbered(
+            np.arange(len(self.distinct) + 1) * self.distinct.shape[1], vectors
+        )
+        used, begins = _numbered(np.arange(self.size + 1), number[self.pattern])
+        kept = first[number[self.pattern[begins]]]
+        every = np.array_equal(kept, np.arange(len(self.distinct)))
+        distinct = self.distinct if every else self.distinct[kept]
+        return self._replace(distinct=distinct, pattern=used.astype(np.int32))
 
     @property
     def size(self) -> int:
@@ -88,15 +126,25 @@ class Outcomes(NamedTuple):
         if entries.all():
             return self
         starts = np.concatenate([[0], np.cumsum(entries)])[self.starts]
-        return Outcomes(starts, self.next_state[entries], self.reward[entries], self.probs[entries])
+        return Outcomes(
+            *(starts, self.next_state[entries], self.reward[entries]),
+            *(self.distinct, self.pattern[entries]),
+        )
+
+    def of_rows(self, rows: Integers) -> Outcomes:
+        """The table of some rows, one after another."""
+        starts = np.concatenate([[0], np.cumsum(np.diff(self.starts)[rows])])
+        _, entries = segments(self.starts, rows)
+        parts = (self.next_state[entries], self.reward[entries])
+        return Outcomes(starts, *parts, self.distinct, self.pattern[entries])
 
     def select(self, contexts: Integers) -> Outcomes:
         """The table of some contexts; what is impossible in all of them is left out."""
-        return self.weighted(np.eye(self.probs.shape[1])[:, contexts])
+        return self.weighted(np.eye(self.distinct.shape[1])[:, contexts])
 
     def weighted(self, weights: Floats) -> Outcomes:
         """The table of mixtures of the contexts: `weights` is (M, M')."""
-        return _possible(self._replace(probs=np.ascontiguousarray(self.probs @ weights)))
+        return _possible(self._replace(distinct=np.ascontiguousarray(self.distinct @ weights)))
 
     def successors(self) -> Outcomes:
         """The table without rewards: one outcome for each next state, T_m(s' | s, a)."""
@@ -106,20 +154,28 @@ class Outcomes(NamedTuple):
         if first.all():
             return self._replace(reward=np.zeros(self.size, np.int32))
         heads = np.flatnonzero(first)
-        probs = np.add.reduceat(self.probs, heads, axis=0) if heads.size else self.probs
         return Outcomes(
             _starts(rows[heads], self.starts.size - 1),
             self.next_state[heads],
             np.zeros(heads.size, np.int32),
-            probs,
+            *self._summed(np.append(heads, self.size), self.pattern),
         )
+
+    def _summed(self, starts: Integers, pattern: Indices) -> tuple[Floats, Indices]:
+        """Sums of the vectors pattern[starts[i] : starts[i + 1]], equal runs being summed once."""
+        number, first = _numbered(starts, pattern)
+        position, entries = segments(starts, first)
+        heads = np.flatnonzero(np.diff(position, prepend=-1))
+        vectors = self.distinct[pattern[entries]]
+        sums = np.add.reduceat(vectors, heads, axis=0) if heads.size else vectors
+        return sums, number.astype(np.int32)
 
     def rewards(self) -> Outcomes:
         """The table without next states: one outcome for each reward, R_m(z | s, a)."""
         Z = int(self.reward.max(initial=0)) + 1
         distinct, member = np.unique(self.rows() * Z + self.reward, return_inverse=True)
         sums = [np.bincount(member.ravel(), column, distinct.size) for column in self.probs.T]
-        return Outcomes(
+        return Outcomes.each(
             _starts(distinct // Z, self.starts.size - 1),
             np.zeros(distinct.size, np.int32),
             (distinct % Z).astype(np.int32),
@@ -148,19 +204,19 @@ class Outcomes(NamedTuple):
         leader, rows = np.empty(self.size, np.int64), self.starts.size - 1
 
         # Shares of contexts that differ by no more than 1e-12 are the same up to rounding.
-        of_rows = (self.starts, self.next_state, self.probs, 1e-12, leader)
+        of_rows = (self.starts, self.next_state, self.pattern, self.distinct, 1e-12, leader)
         (run or at_once)(tables.leaders, rows, *of_rows)
         first = leader == np.arange(self.size)
         if first.all():
             return self, leader
         leaders, position = np.flatnonzero(first), np.cumsum(first) - 1
-        merged = np.zeros((leaders.size, self.probs.shape[1]))
-        tables.merge(self.probs, leader, position, merged)
+        followed = np.argsort(leader, kind="stable")
+        runs = _starts(position[leader[followed]], leaders.size)
         table = Outcomes(
             np.concatenate([[0], np.cumsum(first)])[self.starts],
             self.next_state[leaders],
             self.reward[leaders],
-            merged,
+            *self._summed(runs, self.pattern[followed]),
         )
         return table.frozen(), position[leader]
 
@@ -173,6 +229,21 @@ make up range(total), see `latentmdp.engines.threads`."""
 def at_once(kernel: Callable[..., None], total: int, *arguments: Any) -> None:
     """All of range(total) in one block."""
     kernel(0, total, *arguments)
+
+
+def _numbered(starts: Integers, values: Any) -> tuple[Integers, Integers]:
+    """Numbers of the runs values[starts[i] : starts[i + 1]], equal ones alike, and their firsts.
+
+    `values` are integers; numbers are those of the runs in the order in which new ones come.
+    """
+    from latentmdp._kernels import tables
+
+    runs = starts.size - 1
+    slots, number = np.full(1 << (2 * runs).bit_length(), -1, np.int32), np.empty(runs, np.int64)
+    first = np.empty(runs, np.int64)
+    runs_of = (read_only(starts), read_only(values.astype(np.uint64, copy=False)))
+    count = tables.number_runs(*runs_of, slots, number, first)
+    return number, first[:count]
 
 
 def outcomes_from_arrays(
@@ -189,9 +260,9 @@ def outcomes_from_arrays(
     R = read_only(reward_probs.reshape(M, S * A, -1, reward_probs.shape[-1]))
     counts, run = np.empty(S * A, np.int64), run or at_once
     table = _room(np.zeros(S * A, np.int64), M)
-    run(tables.list_outcomes, S * A, T, R, counts, *table)
+    run(tables.list_outcomes, S * A, T, R, counts, *table[:4])
     table = _room(counts, M)
-    run(tables.list_outcomes, S * A, T, R, counts, *table)
+    run(tables.list_outcomes, S * A, T, R, counts, *table[:4])
     return table
 
 
@@ -199,7 +270,7 @@ def _room(counts: Integers, M: int) -> Outcomes:
     """A table with so many outcomes in each row, to be filled."""
     starts = np.concatenate([[0], np.cumsum(counts)])
     n = int(starts[-1])
-    return Outcomes(starts, np.empty(n, np.int32), np.empty(n, np.int32), np.empty((n, M)))
+    return Outcomes.each(starts, np.empty(n, np.int32), np.empty(n, np.int32), np.empty((n, M)))
 
 
 def outcomes_from_entries(
@@ -220,7 +291,7 @@ def outcomes_from_entries(
     pair, z = np.divmod(distinct, Z)
     rows, n = np.divmod(pair, S)
     return _possible(
-        Outcomes(
+        Outcomes.each(
             _starts(rows, S * A),
             n.astype(np.int32),
             z.astype(np.int32),
@@ -295,7 +366,7 @@ def with_rewards(table: Outcomes, reward_probs: Floats) -> Outcomes:
     row, z = np.nonzero((reward_probs != 0.0).any(axis=-1))
     starts = _starts(row, len(reward_probs))
     unused = np.zeros(row.size, np.int32)
-    return product(table, Outcomes(starts, unused, z.astype(np.int32), reward_probs[row, z]))
+    return product(table, Outcomes.each(starts, unused, z.astype(np.int32), reward_probs[row, z]))
 
 
 def product(successors: Outcomes, rewards: Outcomes) -> Outcomes:
@@ -303,11 +374,11 @@ def product(successors: Outcomes, rewards: Outcomes) -> Outcomes:
     of_successor = successors.rows()
     source, reward = segments(rewards.starts, of_successor)
     return _possible(
-        Outcomes(
+        Outcomes.each(
             _starts(of_successor[source], successors.starts.size - 1),
             successors.next_state[source],
             rewards.reward[reward],
-            successors.probs[source] * rewards.probs[reward],
+            successors.probs_of(source) * rewards.probs_of(reward),
         )
     )
 
@@ -379,7 +450,7 @@ def _starts(rows: NDArray[np.integer[Any]], n_rows: int) -> Integers:
 
 def _possible(outcomes: Outcomes) -> Outcomes:
     """The table without the outcomes that are impossible in every context."""
-    return outcomes.where(np.asarray(outcomes.probs.any(axis=1)))
+    return outcomes.where(np.asarray(outcomes.distinct.any(axis=1))[outcomes.pattern])
 
 
 _CHECKED_AT_ONCE = 1 << 20
@@ -395,9 +466,10 @@ def check_outcomes(
     `allowed` (S, A) says which rows must not be empty; by default those that are not. With
     `optional` a context may have no probability at all in a row.
     """
-    starts, next_state, reward, probs = outcomes
+    starts, next_state, reward, probs, pattern = outcomes
     n = next_state.size
-    if reward.shape != (n,) or probs.ndim != 2 or len(probs) != n or probs.shape[1] == 0:
+    fits = reward.shape == pattern.shape == (n,) and probs.ndim == 2
+    if not fits or probs.shape[1] == 0:
         raise ValueError(
             "next_state, reward and probs must describe the same outcomes, got shapes "
             f"{next_state.shape}, {reward.shape} and {probs.shape}"
@@ -410,6 +482,7 @@ def check_outcomes(
     for name, values, limit in (
         ("next_state", next_state, n_states),
         ("reward", reward, n_rewards),
+        ("pattern", pattern, len(probs)),
     ):
         if n and not 0 <= int(values.min()) <= int(values.max()) < limit:
             raise ValueError(f"{name} must lie in [0, {limit})")
@@ -417,47 +490,34 @@ def check_outcomes(
     if (np.diff(keys) <= 0).any():
         i = int(np.argmax(np.diff(keys) <= 0)) + 1
         raise ValueError(f"outcome {i}: the outcomes of a row must rise by (next_state, reward)")
-    cuts = np.arange(0, n, max(1, _CHECKED_AT_ONCE // probs.shape[1]))
-    rows = np.unique([0, *np.searchsorted(starts, cuts), starts.size - 1])
-    for first, stop in pairwise(rows.tolist()):
-        _check_distributions(outcomes, first, stop, n_states, allowed, optional)
+    forbidden = np.diff(starts) == 0 if allowed is None else ~allowed.ravel()
+    # Rows with the same vectors have the same sums: one of them is looked at.
+    alike = 2 * _numbered(starts, pattern)[0] + forbidden
+    rows = np.sort(np.unique(alike, return_index=True)[1])
+    block = np.cumsum(np.diff(starts)[rows]) * probs.shape[1] // _CHECKED_AT_ONCE
+    for part in np.split(rows, np.flatnonzero(np.diff(block)) + 1):
+        _check_distributions(outcomes, part, n_states, forbidden, optional)
 
 
 def _check_distributions(
-    outcomes: Outcomes,
-    first: int,
-    stop: int,
-    n_states: int,
-    allowed: Flags | None,
-    optional: bool,
+    outcomes: Outcomes, rows: Integers, n_states: int, forbidden: Flags, optional: bool
 ) -> None:
-    """Raise unless rows `first` .. `stop` - 1 of a table are distributions."""
-    begin, end = outcomes.starts[[first, stop]].tolist()
-    part = Outcomes(
-        outcomes.starts[first : stop + 1] - begin,
-        outcomes.next_state[begin:end],
-        outcomes.reward[begin:end],
-        outcomes.probs[begin:end],
-    )
-    probs, sums = part.probs, row_sums(part, part.probs)
+    """Raise unless some rows of a table are distributions, or `forbidden` (S A,) and empty."""
+    _, entries = segments(outcomes.starts, rows)
+    probs = outcomes.distinct[outcomes.pattern[entries]]
     wrong = ~np.isfinite(probs) | (probs < 0.0) | (probs > 1.0 + ROW_TOLERANCE)
     if wrong.any():
         i, m = first_index(wrong)
         raise ValueError(
-            f"probs[{begin + i}, {m}] is {probs[i, m]:.12g}: probabilities lie in [0, 1]"
+            f"probs[{entries[i]}, {m}] is {probs[i, m]:.12g}: probabilities lie in [0, 1]"
         )
+    sums, closed = row_sums(outcomes.of_rows(rows), probs), forbidden[rows, None]
     empty = sums == 0.0
-    forbidden = None if allowed is None else ~allowed.ravel()[first:stop]
-    may_be_empty = np.diff(part.starts) == 0 if forbidden is None else forbidden
-    off = np.abs(sums - 1.0) > ROW_TOLERANCE
-    off &= ~(empty & (may_be_empty[:, None] | optional))
-    if forbidden is not None:
-        off |= ~empty & forbidden[:, None]
+    off = np.where(empty, ~(closed | optional), closed | (np.abs(sums - 1.0) > ROW_TOLERANCE))
     if off.any():
-        row, m = first_index(off)
-        s, a = divmod(first + row, (outcomes.starts.size - 1) // n_states)
-        not_allowed = forbidden is not None and forbidden[row]
-        why = "but the action is not allowed" if not_allowed else "must sum to 1"
+        i, m = first_index(off)
+        s, a = divmod(int(rows[i]), forbidden.size // n_states)
+        why = "but the action is not allowed" if closed[i, 0] else "must sum to 1"
         raise ValueError(
-            f"the row of context {m}, state {s}, action {a} sums to {sums[row, m]:.12g}, {why}"
+            f"the row of context {m}, state {s}, action {a} sums to {sums[i, m]:.12g}, {why}"
         )

@@ -34,10 +34,12 @@ from latentmdp._util import (
     drawn,
     names,
     plural,
+    reaching,
 )
 from latentmdp.belief import ContextFilter, check_smoothing, filter_tables
 from latentmdp.logs import History, WeightModel
 from latentmdp.model import LatentMDP, require_model
+from latentmdp.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from latentmdp._kernels import Acting, Filter, Links
@@ -58,6 +60,7 @@ __all__ = [
     "UniformPolicy",
     "action_table",
     "interpreter",
+    "node_moves",
 ]
 
 
@@ -563,8 +566,6 @@ class PolicyGraph(Fielded, Policy):
         first: ArrayLike,
         stays: ArrayLike | None = None,
     ) -> None:
-        from latentmdp._kernels import wrong_link
-
         arrays.require_instance("nodes", nodes, AlphaVectorPolicy)
         self.nodes, self.model = nodes, nodes.model
         links = _links("followers", followers)
@@ -574,24 +575,19 @@ class PolicyGraph(Fielded, Policy):
         self.stays = None if stays is None else self._staying(stays)
         groups, rows, table = self._groups(), self._rows(), self.model.outcomes
         counts = table.starts[rows + 1] - table.starts[rows]
-        if self.stays is not None:
-            counts[self.stays] = 0
-        self.node_starts = arrays.frozen(np.concatenate([[0], np.cumsum(counts)]))
+        moving = np.ones(n, np.bool_) if self.stays is None else ~self.stays
+        self.node_starts = arrays.frozen(np.concatenate([[0], np.cumsum(counts * moving)]))
         if links.shape != (self.node_starts[-1],):
             exception = "" if self.stays is None else " that does not stay"
             raise ValueError(
                 f"followers must have {self.node_starts[-1]} entries, one for each outcome of the "
                 f"action of each node{exception}, got shape {links.shape}"
             )
-        if links.dtype != np.int32:
-            # What lies outside stays outside, whatever the width.
-            links = np.clip(links.astype(np.int64), -2, n)
-        self.followers = arrays.frozen(np.array(links, np.int32))
-        index, group = wrong_link(
-            table, self.model.terminal, rows, groups, nodes.n_layers, self._ends(), self.links()
-        )
-        if index >= 0:
-            raise _wrong_link("followers", index, np.asarray(followers)[index], group)
+        source, outcome = arrays.segments(table.starts, rows[moving])
+        layer, following = self._next_layers()[moving][source], table.next_state[outcome]
+        over = (layer >= nodes.n_layers) | self.model.terminal[following]
+        _require_links("followers", links, np.where(over, -1, layer * S + following), groups)
+        self.followers = arrays.frozen(links.astype(np.int32))
         start = np.where(self.model.terminal, -1, np.arange(S))
         if self.first.shape[-1:] != (S,):
             raise ValueError(f"first must have {S} entries, got shape {self.first.shape}")
@@ -607,9 +603,10 @@ class PolicyGraph(Fielded, Policy):
         states = self._groups() % self.model.n_states
         return states * self.model.n_actions + self.nodes.actions
 
-    def _ends(self) -> bool:
-        """Whether the nodes of the next step are others."""
-        return self.nodes.n_layers > 1 or self.model.duration.is_over(1)
+    def _next_layers(self) -> Integers:
+        """The layer of what follows each node: one on, unless its step is like all others."""
+        goes_on = self.nodes.n_layers > 1 or self.model.duration.is_over(1)
+        return self._groups() // self.model.n_states + goes_on
 
     def _staying(self, stays: ArrayLike) -> Flags:
         """The flags, if every state of the next step has a node at the place of each that stays."""
@@ -623,7 +620,7 @@ class PolicyGraph(Fielded, Policy):
         fewest = np.append(sizes.min(axis=1, initial=self.n_nodes), self.n_nodes)
         groups = self._groups()
         places = np.arange(self.n_nodes) - nodes.offsets[groups]
-        later = groups // self.model.n_states + self._ends()
+        later = self._next_layers()
         astray = flags & (places >= fewest[later])
         if astray.any():
             i = int(np.argmax(astray))
@@ -677,14 +674,11 @@ class PolicyGraph(Fielded, Policy):
 
     @cached_property
     def _reached(self) -> Flags:
-        from latentmdp._kernels import reach
-
-        reached = np.zeros(self.n_nodes, np.bool_)
-        reached[self.first[self.first >= 0]] = True
-        nodes, S = self.nodes, self.model.n_states
-        way = (self.model.outcomes, self._rows(), self._groups(), nodes.offsets, nodes.n_layers)
-        reach(*way, self._ends(), self.links(), S, reached)
-        return reached
+        nodes, model, begins = self.nodes, self.model, np.zeros(self.n_nodes, np.bool_)
+        begins[self.first[self.first >= 0]] = True
+        where = (self._rows(), self._groups(), self._next_layers(), nodes.offsets)
+        source, target, _ = node_moves(model.outcomes, model.n_states, *where, self.links())
+        return reaching(self.n_nodes, target, source, begins)
 
     def acting(self, world: Sized) -> Acting:
         """See `Policy.acting`."""
@@ -742,11 +736,39 @@ class MixturePolicy(PolicyGraph):
         return f"MixturePolicy([{shares}{more}], {plural(self.n_nodes, 'node')}, {self.model!r})"
 
 
+class NodeMoves(NamedTuple):
+    """Which node of a graph may follow which, and after which outcome of the table."""
+
+    source: Integers
+    target: Integers
+    outcome: Integers
+
+
+def node_moves(
+    table: Outcomes, n_states: int, rows: Integers, groups: Integers, layers: Integers,
+    offsets: Integers, links: Links,
+) -> NodeMoves:  # fmt: skip
+    """What may follow the nodes of a graph, in their order, where the episode goes on.
+
+    `rows` are those of the table that belong to their actions, `layers` those of what follows.
+    """
+    source, outcome = arrays.segments(table.starts, rows)
+    group = layers[source] * n_states + table.next_state[outcome]
+    is_over = group >= offsets.size - 1
+    group[is_over] = 0
+    # A node that stays goes on at its place among the nodes of the next state.
+    target = offsets[group] + source - offsets[groups[source]]
+    target[is_over | (target >= offsets[group + 1])] = -1
+    target[~links.stays[source]] = links.followers
+    goes_on = target >= 0
+    return NodeMoves(source[goes_on], target[goes_on], outcome[goes_on])
+
+
 def _links(name: str, values: ArrayLike) -> Integers:
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
-    return array
+    return array if array.size else array.astype(np.int64)
 
 
 def _require_links(name: str, links: Integers, expected: Integers, groups: Integers) -> None:
@@ -756,12 +778,9 @@ def _require_links(name: str, links: Integers, expected: Integers, groups: Integ
     wrong = ~inside | (linked != expected)
     if wrong.any():
         i = int(np.argmax(wrong))
-        raise _wrong_link(name, i, links[i], expected[i])
-
-
-def _wrong_link(name: str, index: int, link: int, group: int) -> ValueError:
-    rule = "-1, the episode is over" if group < 0 else f"a node of group {group}"
-    return ValueError(f"{name}[{index}] is {link}: must be {rule}")
+        group = expected[i]
+        rule = "-1, the episode is over" if group < 0 else f"a node of group {group}"
+        raise ValueError(f"{name}[{i}] is {links[i]}: must be {rule}")
 
 
 class Memory(NamedTuple):

@@ -395,7 +395,7 @@ def _aligned(acting: Acting, world: ModelWorld) -> tuple[Floats, Integers]:
     if not acting.filters:
         return own.likelihood, np.zeros(1, np.int64)
     table = world.model.outcomes
-    listed = Outcomes(own.starts, own.next_state, own.reward, own.likelihood)
+    listed = Outcomes.each(own.starts, own.next_state, own.reward, own.likelihood)
     same = (np.array_equal(getattr(table, name), getattr(listed, name)) for name in _OUTCOME)
     if all(same):
         return own.likelihood, np.arange(table.size if acting.follows else 1)

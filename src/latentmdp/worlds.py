@@ -361,7 +361,8 @@ def chances_of(model: LatentMDP) -> Chances:
             f"cannot simulate: context {m}, state {row // A}, action {row % A} was never visited, "
             "so what follows it is unknown"
         )
-    starts, next_state, reward, probs = (arrays.read_only(array) for array in table)
+    parts = (*table[:3], table.probs)
+    starts, next_state, reward, probs = (arrays.read_only(array) for array in parts)
     return Chances(
         (S, A, Z),
         starts,

@@ -47,7 +47,7 @@ def test_failures_are_counted_apart():
 
 
 def test_findings_have_four_panels_and_claims(table):
-    findings = analyse(table, quick=True)
+    findings = analyse(table)
     assert [len(panel.lines) for panel in findings.panels] == [1, 1, 1, len(METHODS)]
     assert all(line.x == (0.5, 1.0) for panel in findings.panels for line in panel.lines)
     assert len(findings.claims) == 4
@@ -57,7 +57,7 @@ def test_findings_have_four_panels_and_claims(table):
 
 
 def test_every_panel_is_a_picture_of_a_report(table, tmp_path):
-    findings = analyse(table, quick=True)
+    findings = analyse(table)
     write_experiment(tmp_path, Experiment("fig2", True, findings, ()))
     section = experiment_section("fig2", read_experiment(tmp_path))
     assert len(section.pictures) == 4

@@ -1,10 +1,9 @@
-"""Results of runs and manifests of folders: whole, or refused with a reason."""
+"""Manifests of folders: whole, or refused with a reason."""
 
 import json
 import math
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from latentmdp.errors import FormatError
@@ -13,12 +12,8 @@ from latentmdp.experiments.results import (
     Experiment,
     FinishedRun,
     read_experiment,
-    read_result,
     write_experiment,
-    write_result,
 )
-
-COLUMNS = {"name": ["a", "b"], "x": np.array([0.1, math.nan]), "late": [True, False]}
 
 
 def experiment(seconds=1.5, **changes):
@@ -34,47 +29,6 @@ def experiment(seconds=1.5, **changes):
     return Experiment(
         **{"name": "toy", "quick": True, "findings": findings, "runs": runs} | changes
     )
-
-
-def test_a_result_comes_back(tmp_path):
-    write_result(tmp_path / "r.parquet", "toy/0", {"seed": 0}, COLUMNS, 2.5)
-    found = read_result(tmp_path / "r.parquet")
-    assert found.seconds == 2.5
-    assert found.table.column_names == list(COLUMNS)
-    np.testing.assert_array_equal(found.table["x"].to_numpy(), COLUMNS["x"])
-    assert found.table["name"].to_pylist() == ["a", "b"]
-
-
-def changed(path, **fields):
-    """Write a result again with other fields in its header; None leaves one out."""
-    table = pq.read_table(path)
-    header = json.loads(table.schema.metadata[b"latentmdp"]) | fields
-    kept = {name: value for name, value in header.items() if value is not None}
-    pq.write_table(table.replace_schema_metadata({b"latentmdp": json.dumps(kept)}), path)
-
-
-def test_results_from_before_are_read(tmp_path):
-    path = tmp_path / "r.parquet"
-    write_result(path, "toy/0", {"seed": 0}, COLUMNS, 2.5)
-    changed(path, seconds=None, digest=None)
-    assert read_result(path).seconds is None
-
-
-@pytest.mark.parametrize("fields", [{"values": {"seed": 1}}, {"digest": ""}, {"seconds": "1"}])
-def test_changed_results_are_refused(tmp_path, fields):
-    path = tmp_path / "r.parquet"
-    write_result(path, "toy/0", {"seed": 0}, COLUMNS, 2.5)
-    changed(path, **fields)
-    with pytest.raises(FormatError, match=r"r\.parquet is damaged .*; remove it to run"):
-        read_result(path)
-
-
-def test_cut_results_are_refused(tmp_path):
-    path = tmp_path / "r.parquet"
-    write_result(path, "toy/0", {"seed": 0}, COLUMNS, 2.5)
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(FormatError, match="is damaged"):
-        read_result(path)
 
 
 def test_a_manifest_comes_back(tmp_path):

@@ -1,6 +1,7 @@
 """Sweeps: settings are data, results appear whole, interrupted sweeps resume."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,11 @@ import pytest
 from toy_sweep import settings, squares
 
 from latentmdp import experiments
+from latentmdp._util import CheckpointError
 from latentmdp.experiments import reproduce, run_sweep
 from latentmdp.experiments.fig1a import sweep as sweep_1a
 from latentmdp.experiments.fig1b import sweep as sweep_1b
-from latentmdp.experiments.runner import designs
+from latentmdp.experiments.runner import designs, read_result
 
 
 class Refusing:
@@ -32,6 +34,37 @@ def test_results_carry_their_settings(tmp_path):
     assert table.column_names == ["x", "y", "id", "seed", "scale"]
     np.testing.assert_array_equal(table["y"].to_numpy(), [1, 1, 1, 0, 1, 2, 0, 1, 4])
     assert table["id"].to_pylist()[3] == "toy/1"
+
+
+def columns(setting):
+    return {"name": ["a", "b"], "x": np.array([0.1, math.nan]), "late": [True, False]}
+
+
+def test_a_result_comes_back(tmp_path):
+    (setting,) = settings(1)
+    run_sweep([setting], columns, tmp_path, jobs=1)
+    found = read_result(tmp_path, setting)
+    assert 0.0 <= found.seconds < 60.0
+    assert found.table.column_names == list(columns(setting))
+    np.testing.assert_array_equal(found.table["x"].to_numpy(), columns(setting)["x"])
+    assert found.table["name"].to_pylist() == ["a", "b"]
+    assert found.table["late"].to_pylist() == [True, False]
+
+
+def other_id(data):
+    before, after = (name.encode("utf-32-le") for name in ("toy/0", "toy/7"))
+    assert before in data
+    return data.replace(before, after)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-20], other_id])
+def test_damaged_results_are_refused(tmp_path, damage):
+    (setting,) = settings(1)
+    run_sweep([setting], columns, tmp_path, jobs=1)
+    path = tmp_path / setting.file_name
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(CheckpointError, match=r"toy-0-.*npz is not a whole .*; remove it"):
+        run_sweep([setting], columns, tmp_path, jobs=1)
 
 
 def test_a_sweep_resumes(tmp_path):

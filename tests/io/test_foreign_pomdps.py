@@ -605,3 +605,77 @@ def test_damaged_files_never_crash(tmp_path, suffix, seed):
     path.write_bytes(bytes(data))
     with suppress(FormatError):
         assert isinstance(lm.load(path), lm.LatentMDP)
+
+
+ENVIRONMENTS = """2, [waiting, gone]
+2, [hot, cold]
+3, [feel, left, right]
+2, [warm, chill]
+
+4, [p, q, left, right]
+[0.8, 0.1, 10, -5]
+[0.3, 0.4, -5, 4]
+
+# Transition function (s,a,s -> p)
+0,0,0 -> 1
+0,1,0 -> q
+0,1,1 -> 1-q
+0,2,1 -> 1
+1,_,1 -> 1
+
+# Observation function (a,s,o -> p)
+0,0,0 -> p
+0,0,1 -> 1-p
+1,0,0 -> 1
+2,0,0 -> 1
+_,1,1 -> 1
+
+# Reward function (s,a -> r)
+0,0 -> -1
+0,1 -> left
+0,2 -> right
+
+# Initial beliefs (s -> p)
+0 -> 1
+"""
+
+
+def test_several_environments_in_one_text(tmp_path):
+    """Against the recursion over what can be felt; q is seen too, as one goes or does not."""
+
+    def value(belief, steps):
+        if steps == 0:
+            return 0.0
+        p, q = np.array([0.8, 0.3]), np.array([0.1, 0.4])
+        felt = value(belief * p, steps - 1) + value(belief * (1 - p), steps - 1) - belief.sum()
+        left = belief @ [10, -5] + value(belief * q, steps - 1)
+        return max(felt, left, belief @ [-5, 4])
+
+    model = load(tmp_path, ENVIRONMENTS, ".txt", horizon=4)
+    assert model.context_names == ("hot waiting", "cold waiting")
+    assert (model.action_names, model.discount) == (("feel", "left", "right"), 1.0)
+    assert testing.optimal_value(model) == pytest.approx(value(np.array([0.5, 0.5]), 4), rel=1e-9)
+    tuples = ENVIRONMENTS.replace("beliefs (s -> p)\n0 -> 1", "tuples (n,s)\n1,0\n0,0")
+    assert load(tmp_path, tuples, ".txt", horizon=4) == model
+    with pytest.warns(UserWarning, match=r"discount of 0\.95"):
+        assert load(tmp_path, ENVIRONMENTS, ".txt").duration.discount == 0.95
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("0,0,0 -> p", "0,0,0 -> r", "'r' is no number"),
+        ("0,2,1 -> 1\n", "0,2,1 -> .7\n", "sums to 0.7"),
+        ("0,2 -> right", "0,3 -> right", "'3' in '0,3' must be below 3"),
+        ("0,2 -> right", "0 -> right", "'0' must be 2 numbers"),
+        ("[0.3, 0.4, -5, 4]\n", "", "each of 2 environments must have 4 parameters"),
+        ("3, [feel, left", "4, [feel, left", "must be a number of distinct names"),
+        ("0,1,1 -> 1-q\n", "0,1,1 -> .5\n0,1,0 -> .5\n1,0,0 -> 1\n", "sums to"),
+        ("_,1,1 -> 1", "_,1,0 -> 1", "moves"),
+        ("0 -> 1\n", "0 -> .5\n", "start sums to 0.5"),
+    ],
+)
+def test_what_is_wrong_with_environments(tmp_path, old, new, message):
+    assert old in ENVIRONMENTS
+    with pytest.raises(FormatError, match=message):
+        load(tmp_path, ENVIRONMENTS.replace(old, new), ".txt", horizon=4)

@@ -1,6 +1,8 @@
 """Point-based planning of tables, costs and forbidden actions; threads; set-up cut short."""
 
 import itertools
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -88,12 +90,13 @@ def test_threads_and_form_do_not_change_a_bit() -> None:
     np.testing.assert_array_equal(rounds[0].policy.vectors, rounds[1].policy.vectors)
 
 
-@pytest.mark.parametrize("planner", [lm.HSVI, lm.PBVI])
+@pytest.mark.parametrize("planner", [partial(lm.HSVI, gap=0.0), lm.PBVI], ids=["HSVI", "PBVI"])
 def test_set_up_cut_short_anywhere_returns_a_valid_plan(
-    planner: type, monkeypatch: pytest.MonkeyPatch
+    planner: Callable[..., lm.HSVI | lm.PBVI], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The clock ticks once a look: every limit ends the work at another place.
-    model = random_model(1, contexts=3, states=3, horizon=4, zeros=0.3, forbidden=0.3, n_terminal=1)
+    # The model is one that a search does not close before it has looked at the clock.
+    model = random_model(8, contexts=3, states=3, horizon=5, zeros=0.1, forbidden=0.1, n_terminal=1)
     best, informed = testing.optimal_value(model), lm.QMDP().plan(model).upper
     messages = set()
     for seconds in (0.5, *range(1, 40, 3), 60):

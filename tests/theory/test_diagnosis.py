@@ -54,13 +54,15 @@ def test_verdicts_in_words():
     text = d.table()
     assert f"Theorem 3.4 needs H >= {d.needed_horizon:.3g}" in text
     assert "you have 20: too short" in text
-    assert len(d.rows()) == 12
+    assert len(d.rows()) == 14
+    assert f"{d.decoding.planned:.3g}" in text
     assert all(verdict for _, _, verdict in d.rows())
     assert str(d) == text
     hard = lm.diagnose(lm.make("lower-bound", rng=0), episodes=300)
     assert "does not apply without separation" in hard.table()
     assert "no number suffices" in hard.table()
     assert hard.needed_horizon == np.inf
+    assert hard.decoding is None
 
 
 def test_a_single_context_hides_nothing():

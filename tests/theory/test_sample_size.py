@@ -60,6 +60,16 @@ def test_horizon_of_theorem_3_4():
     assert default == theory.inference_horizon(0.5, 15, 3e5, smoothing=alpha)
 
 
+def test_horizons_in_which_contexts_are_decoded():
+    """With the planned window W, M exp(-d^2 (W - 1) / 2) is the accuracy; d is half of delta."""
+    low, high, W = theory.decoding_horizons(0.5, 7, 15, accuracy=0.1)
+    assert 7 * math.exp(-(0.25**2) * (W - 1) / 2) == pytest.approx(0.1)
+    assert pytest.approx(2 * low) == W - 1
+    assert high == pytest.approx(160 * math.log(7 * 15 / (0.1 * 0.25)))
+    further = theory.decoding_horizons(0.5, 7, 15, accuracy=0.1, constant=3)
+    assert further.learnable == pytest.approx(high + 48)
+
+
 def test_horizon_of_lemma_c_1():
     H = theory.separation_horizon(0.5, 15, 7, target=0.1)
     alpha = 0.25 / (200 * 15)

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         padded_states,
     )
     from latentmdp._kernels.episodes import group_identical
-    from latentmdp._kernels.graphs import Links, reach, wrong_link
     from latentmdp._kernels.mixture import interleave_lanes, kernels, weigh_episode
     from latentmdp._kernels.philox import uniform_pair
     from latentmdp._kernels.rollout import (
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
         Chances,
         ContextRuns,
         Earning,
+        Links,
         add_scaled,
         begin_by,
         begin_episode,

@@ -57,6 +57,19 @@ class Chances(NamedTuple):
     outcome_alias: NDArray[np.int32]
 
 
+class Links(NamedTuple):
+    """The links of n nodes of a policy graph: which node follows each outcome of a node's action.
+
+    A node lists its followers, one for each outcome, or it *stays*: then it goes on with the node
+    at its own place among those of whatever state comes next. Nodes are in the order of groups
+    t S + s, or s where the graph does not depend on time.
+    """
+
+    node_starts: NDArray[np.int64]  # (n + 1,): a node that stays has no followers of its own
+    followers: NDArray[np.int32]  # of node i after each outcome of its action: from node_starts[i]
+    stays: NDArray[np.bool_]  # (n,)
+
+
 class Acting(NamedTuple):
     """A policy as arrays; time-independent ones have a single layer.
 

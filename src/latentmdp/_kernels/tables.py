@@ -1,5 +1,6 @@
-"""Outcome tables made from dense arrays, and outcomes that say the same about the context."""
+"""Outcome tables made from dense arrays, and what in them is the same."""
 
+import numpy as np
 from numba import njit
 
 
@@ -32,10 +33,11 @@ def list_outcomes(start, stop, transitions, rewards, counts, starts, next_state,
 
 
 @njit(cache=True, nogil=True)
-def leaders(start, stop, starts, next_state, probs, tolerance, out):
+def leaders(start, stop, starts, next_state, pattern, probs, tolerance, out):
     """For the rows start..stop-1, fill out (n,) with the first outcome to the same s' and belief.
 
     Beliefs are the same whose entries differ by no more than `tolerance`, whatever the prior is.
+    Outcome k has the probabilities probs[pattern[k]].
     """
     M = probs.shape[1]
     for row in range(start, stop):
@@ -43,13 +45,14 @@ def leaders(start, stop, starts, next_state, probs, tolerance, out):
             out[k] = k
             j, total = k - 1, 0.0
             while j >= starts[row] and next_state[j] == next_state[k]:
+                p, q = pattern[k], pattern[j]
                 if total == 0.0:
-                    total = _sum(probs, k)
+                    total = _sum(probs, p)
                 if out[j] == j:
-                    other = _sum(probs, j)
+                    other = _sum(probs, q)
                     same, slack = True, tolerance * other * total
                     for m in range(M):
-                        if abs(probs[k, m] * other - probs[j, m] * total) > slack:
+                        if abs(probs[p, m] * other - probs[q, m] * total) > slack:
                             same = False
                             break
                     if same:
@@ -67,8 +70,33 @@ def _sum(probs, k):
 
 
 @njit(cache=True, nogil=True)
-def merge(probs, leader, place, out):
-    """Add the probabilities of outcomes (n, M) to those of their leaders: out[place[leader]]."""
-    for k in range(probs.shape[0]):
-        for m in range(probs.shape[1]):
-            out[place[leader[k]], m] += probs[k, m]
+def number_runs(starts, values, slots, number, first):
+    """Number the runs values[starts[i] : starts[i + 1]] in the order in which new ones come.
+
+    Fills number (runs,) and first (runs,), the first run with each number; returns how many there
+    are. `slots`, filled with -1, is a table of hashes of a power of two, twice as long as there are
+    runs at least.
+    """
+    count, mask = 0, np.uint64(slots.shape[0] - 1)
+    for i in range(starts.shape[0] - 1):
+        begin, length = starts[i], starts[i + 1] - starts[i]
+        key = np.uint64(length)
+        for k in range(begin, begin + length):
+            key = (key ^ values[k]) * np.uint64(0x9E3779B97F4A7C15)
+            key ^= key >> np.uint64(29)
+        slot = key & mask
+        while slots[slot] >= 0:
+            j = first[slots[slot]]
+            same = starts[j + 1] - starts[j] == length
+            k = 0
+            while same and k < length:
+                same = values[starts[j] + k] == values[begin + k]
+                k += 1
+            if same:
+                break
+            slot = (slot + np.uint64(1)) & mask
+        if slots[slot] < 0:
+            slots[slot], first[count] = count, i
+            count += 1
+        number[i] = slots[slot]
+    return count

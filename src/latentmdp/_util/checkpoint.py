@@ -19,8 +19,6 @@ from latentmdp._util.arrays import Arrays
 from latentmdp._util.storage import PathLike
 from latentmdp.errors import LatentMDPError
 
-_SCHEMA = 1
-
 
 class CheckpointError(LatentMDPError, ValueError):
     """A checkpoint is damaged or belongs to another run."""
@@ -38,7 +36,7 @@ def write_checkpoint(
 ) -> None:
     """Replace the checkpoint at `path`, all or nothing."""
     header = {
-        **storage.file_header("checkpoint", _SCHEMA),
+        **storage.file_header("checkpoint"),
         "settings": settings,
         "digest": _digest(settings, arrays),
         "seconds": seconds,
@@ -68,7 +66,7 @@ def read_checkpoint(
         return None
     with open(path, "rb") as stream, whole(path):
         header, arrays = storage.read_archive(stream)
-        if (header["kind"], header["schema"]) != ("checkpoint", _SCHEMA):
+        if (header["kind"], header["schema"]) != ("checkpoint", 1):
             raise ValueError(f"a {header['kind']} of schema {header['schema']!r}")
         stored = dict(header["settings"])
         if header["digest"] != _digest(stored, arrays):

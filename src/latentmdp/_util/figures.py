@@ -74,7 +74,8 @@ def legend(axes: Axes, columns: int = 2, handles: Sequence[Any] | None = None) -
     if figure.get_label() == _OWN and len(figure.axes) == 1:
         figure.legend(loc="outside lower center", ncols=columns, **style)
     else:
-        axes.legend(**style)
+        # Looking for the best place takes matplotlib seconds where much is drawn, and it warns.
+        axes.legend(loc="upper right", **style)
 
 
 def band(

@@ -10,8 +10,7 @@ last one running fastest:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -41,14 +40,14 @@ class FiniteSpace:
 
         self.name, self.space = name, space
         self._parts = list(_parts(name, space, space))
-        self.n = math.prod(size for _, _, size in self._parts)
+        self.n = math.prod(size for _, size in self._parts)
         if self.n > LARGEST:
             raise ValueError(
                 f"env has {name} {space} with {self.n:.3g} combinations, more than can be "
                 f"numbered ({LARGEST:,}): leave out or merge parts of it"
             )
         self._plain = isinstance(space, spaces.Discrete)
-        self._start = self._parts[0][1] if self._plain else 0
+        self._start = self._parts[0][0] if self._plain else 0
 
     def index(self, element: Any) -> int:
         """The number of an element."""
@@ -60,7 +59,7 @@ class FiniteSpace:
         index, parts = 0, list(_values(self.space, element))
         if len(parts) != len(self._parts):
             raise ValueError(f"the world gave {element!r}: not in {self.space}")
-        for value, (_, start, size) in zip(parts, self._parts):
+        for value, (start, size) in zip(parts, self._parts):
             digit = int(value) - start
             if not 0 <= digit < size:
                 raise ValueError(f"the world gave {element!r}: not in {self.space}")
@@ -72,18 +71,16 @@ class FiniteSpace:
         if self._plain:
             return np.int64(index + self._start)
         values = []
-        for _, start, size in reversed(self._parts):
+        for start, size in reversed(self._parts):
             index, digit = divmod(index, size)
             values.append(start + digit)
         return _element(self.space, iter(reversed(values)))
 
     def names(self) -> tuple[str, ...] | None:
-        """A name for each element where it has several parts: their values; None for Discrete."""
+        """`element_name` of each element where it has several parts; None for Discrete."""
         if self._plain:
             return None
-        labels = [label for label, _, _ in self._parts]
-        ranges = [range(start, start + size) for _, start, size in self._parts]
-        return tuple(_name(labels, values) for values in product(*ranges))
+        return tuple(element_name(self.element(index)) for index in range(self.n))
 
 
 def element_name(element: Any) -> Any:
@@ -93,19 +90,14 @@ def element_name(element: Any) -> Any:
     """
     if not isinstance(element, dict | tuple | list) and np.ndim(element) == 0:
         return element
-    labels, values = zip(*_labelled(element))
-    return _name(labels, values)
-
-
-def _name(labels: Sequence[str], values: Sequence[int]) -> str:
-    """The values of all parts, with their labels if they have any."""
-    if any(labels):
-        return ", ".join(f"{label} {value}".strip() for label, value in zip(labels, values))
-    return "(" + ", ".join(map(str, values)) + ")"
+    parts = list(_labelled(element))
+    if any(label for label, _ in parts):
+        return ", ".join(f"{label} {value}".strip() for label, value in parts)
+    return "(" + ", ".join(str(value) for _, value in parts) + ")"
 
 
 def _labelled(element: Any, label: str = "") -> Iterator[tuple[str, int]]:
-    """The label and the value of every part of an element, as `_parts` has them."""
+    """The label and the value of every part of an element; labels only below a Dict."""
     if isinstance(element, dict):
         for key, member in element.items():
             yield from _labelled(member, f"{label}.{key}" if label else str(key))
@@ -119,25 +111,21 @@ def _labelled(element: Any, label: str = "") -> Iterator[tuple[str, int]]:
             yield f"{label}[{i}]" if label else "", int(value)
 
 
-def _parts(name: str, whole: Any, space: Any, label: str = "") -> Iterator[tuple[str, int, int]]:
-    """(label, first value, number of values) of every part; labels only below a Dict."""
+def _parts(name: str, whole: Any, space: Any) -> Iterator[tuple[int, int]]:
+    """(first value, number of values) of every part."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Discrete):
-        yield label, int(space.start), int(space.n)
+        yield int(space.start), int(space.n)
     elif isinstance(space, spaces.MultiDiscrete):
         starts = np.ravel(getattr(space, "start", np.zeros_like(space.nvec)))
-        for i, (start, size) in enumerate(zip(starts, np.ravel(space.nvec))):
-            yield f"{label}[{i}]" if label else "", int(start), int(size)
+        yield from zip(starts.tolist(), np.ravel(space.nvec).tolist())
     elif isinstance(space, spaces.MultiBinary):
-        for i in range(math.prod(space.shape)):
-            yield f"{label}[{i}]" if label else "", 0, 2
-    elif isinstance(space, spaces.Tuple):
-        for i, member in enumerate(space.spaces):
-            yield from _parts(name, whole, member, f"{label}[{i}]" if label else "")
-    elif isinstance(space, spaces.Dict):
-        for key, member in space.spaces.items():
-            yield from _parts(name, whole, member, f"{label}.{key}" if label else str(key))
+        yield from [(0, 2)] * math.prod(space.shape)
+    elif isinstance(space, spaces.Tuple | spaces.Dict):
+        members = space.spaces
+        for member in members.values() if isinstance(members, dict) else members:
+            yield from _parts(name, whole, member)
     else:
         where = "" if space is whole else f", of which {space} is a part"
         wrapper = "TransformObservation" if name == "observation_space" else "TransformAction"

@@ -57,10 +57,6 @@ def allowed(value: ArrayLike | None, S: int, A: int) -> Flags:
     return np.array(flags, dtype=np.bool_)
 
 
-def horizon(value: Any) -> int | None:
-    return None if value is None else arrays.positive_integer("horizon", value)
-
-
 def reward_values(value: ArrayLike) -> Floats:
     values = arrays.as_floats("reward_values", value)
     if values.ndim != 1 or values.size == 0:

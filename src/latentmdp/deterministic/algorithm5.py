@@ -325,7 +325,8 @@ def warn_of_light_classes(explorer: Explorer, min_weight: float) -> None:
 def require_deterministic(model: LatentMDP) -> None:
     """`ExplorationError` unless every context of a model has one outcome for each (s, a)."""
     table = model.outcomes
-    random = (table.probs > 1e-9) & (table.probs < 1.0 - 1e-9)  # beyond rounding
+    probs = table.probs
+    random = (probs > 1e-9) & (probs < 1.0 - 1e-9)  # beyond rounding
     if not random.any():
         return
     k, m = arrays.first_index(random)
@@ -333,9 +334,9 @@ def require_deterministic(model: LatentMDP) -> None:
     s, a = divmod(row, model.n_actions)
     here = range(table.starts[row], table.starts[row + 1])
     shares = {
-        (int(table.next_state[i]), int(table.reward[i])): float(table.probs[i, m])
+        (int(table.next_state[i]), int(table.reward[i])): float(probs[i, m])
         for i in here
-        if table.probs[i, m] > 0.0
+        if probs[i, m] > 0.0
     }
     listed = ", ".join(f"{outcome} with probability {p:.3g}" for outcome, p in shares.items())
     raise ExplorationError(

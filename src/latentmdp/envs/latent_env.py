@@ -93,7 +93,7 @@ class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
             raise ValueError(names.forbidden(s, a, model))
         table = model.outcomes
         begin, end = table.starts[s * model.n_actions + a : s * model.n_actions + a + 2]
-        k = begin + self._draw(np.cumsum(table.probs[begin:end, self._context]))
+        k = begin + self._draw(np.cumsum(table.distinct[table.pattern[begin:end], self._context]))
         self._state = int(table.next_state[k])
         self._t += 1
         reward = float(model.reward_values[table.reward[k]])

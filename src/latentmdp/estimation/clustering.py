@@ -40,6 +40,7 @@ from latentmdp.estimation.em import EM
 from latentmdp.estimation.starts import leading_eigenvectors
 from latentmdp.fit import Fit
 from latentmdp.logs import Trajectories, require_trajectories
+from latentmdp.spectral import k_means
 
 
 class ClusterThenEM:
@@ -177,7 +178,9 @@ class TrajectoryKMeans(ClusterThenEM):
         split = profiles(logs)
         counts = (split.halves[0] + split.halves[1]).tocsr()
         pooled = _rows_normalised(np.asarray(counts.sum(axis=0), dtype=np.float64), split)[0]
-        labels = _k_means(_embedded(counts, pooled, split), self.n_contexts, generator)
+        points = _embedded(counts, pooled, split)
+        groups = k_means(points, self.n_contexts, generator, starts=10, iterations=50)
+        labels = np.zeros(len(points), np.int64) if groups is None else groups[1]
         return _reassigned(labels, counts, pooled, split, self.n_contexts)
 
 
@@ -201,21 +204,6 @@ def _embedded(
     innovations = (counts.toarray() - expected) / np.sqrt(lengths * pooled)
     _, _, axes = np.linalg.svd(innovations.T @ innovations, hermitian=True)
     return np.asarray(innovations @ axes[:dimensions].T)
-
-
-def _k_means(
-    points: Floats, number: int, rng: np.random.Generator, beginnings: int = 10
-) -> Integers:
-    """The best of several k-means runs."""
-    from scipy.cluster.vq import kmeans2
-
-    best, least = np.zeros(len(points), dtype=np.int64), np.inf
-    for _ in range(beginnings):
-        centres, labels = kmeans2(points, number, minit="++", rng=rng, iter=50)
-        inertia = float(np.sum((points - centres[labels]) ** 2))
-        if inertia < least:
-            best, least = np.asarray(labels, dtype=np.int64), inertia
-    return best
 
 
 def _reassigned(

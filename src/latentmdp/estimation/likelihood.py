@@ -574,7 +574,7 @@ def _table(keys: Integers, probs: Floats, sizes: tuple[int, int, int]) -> Outcom
     rows, rest = np.divmod(keys, S * Z)
     starts = np.searchsorted(rows, np.arange(S * A + 1))
     next_state, reward = np.divmod(rest, Z)
-    return Outcomes(starts, next_state.astype(np.int32), reward.astype(np.int32), probs)
+    return Outcomes.each(starts, next_state.astype(np.int32), reward.astype(np.int32), probs)
 
 
 def _completed(rewards: Floats, T: Floats, shared: bool) -> Floats:

@@ -41,8 +41,7 @@ from latentmdp._util import (
 from latentmdp.engines import Engine
 from latentmdp.estimation import initialize, restricted
 from latentmdp.experiments.arena_tasks import TASKS, Task
-from latentmdp.experiments.results import Columns, read_result
-from latentmdp.experiments.runner import Setting, run_sweep
+from latentmdp.experiments.runner import Columns, Setting, read_result, run_sweep
 from latentmdp.metrics import last_tenth, trailing_means
 from latentmdp.online import LUCRL, QLearning, learn, thompson_sampling
 from latentmdp.planning import HSVI, QMDP, evaluate
@@ -351,7 +350,7 @@ def _forget_failures(runs: Path, settings: Sequence[Setting]) -> None:
         path = runs / setting.file_name
         if setting["learner"] == STANDARD or not path.exists():
             continue
-        if read_result(path).table["problem"][0].as_py():
+        if read_result(runs, setting).table["problem"][0].as_py():
             path.unlink()
 
 
@@ -361,7 +360,7 @@ def _forget_failures(runs: Path, settings: Sequence[Setting]) -> None:
 def _arena(folder: Path, runs: Path, settings: Sequence[Setting]) -> Arena:
     standards, cells = {}, []
     for setting in settings:
-        table = read_result(runs / setting.file_name).table
+        table = read_result(runs, setting).table
         key = (setting["task"], setting["seed"])
         if setting["learner"] == STANDARD:
             standards[key] = Standard(**{name: table[name][0].as_py() for name in _STANDARD})

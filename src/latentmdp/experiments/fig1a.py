@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from latentmdp.experiments.findings import SMALL, Claim, Findings, grouped, sizes_of
+from latentmdp.experiments.findings import Claim, Findings, grouped, sizes_of
 from latentmdp.experiments.lucrl_runs import (
     Curves,
     curve_panels,
@@ -18,8 +18,7 @@ from latentmdp.experiments.lucrl_runs import (
     labelled_samples,
     unrelated_model,
 )
-from latentmdp.experiments.results import Columns
-from latentmdp.experiments.runner import Setting, seeds_of
+from latentmdp.experiments.runner import Columns, Setting, seeds_of
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
 from latentmdp.online import LUCRL
@@ -76,7 +75,7 @@ def _instance(setting: Setting) -> LatentMDP:
     return make("random", rng=setting["seed"], **sparse, **sizes)
 
 
-def analyse(table: pa.Table, quick: bool) -> Findings:
+def analyse(table: pa.Table) -> Findings:
     """Average over seeds, draw, and judge the paper's three statements."""
     arms = {arm: Curves(rows) for (arm,), rows in grouped(table, ["arm"]).items()}
     first = arms["revealed"]
@@ -87,7 +86,7 @@ def analyse(table: pa.Table, quick: bool) -> Findings:
         "Dirichlet(0.3), about one in eleven state-action pairs rewarded. The good start is "
         "10 labelled samples of every (m, s, a); the random start is an unrelated model whose rows "
         "weigh 10 visits. Returns are means over the last tenth of the episodes, over Q-MDP's "
-        "value on the true model." + (SMALL if quick else "")
+        "value on the true model."
     )
     return Findings(
         title="Figure 1a: contexts revealed or inferred",

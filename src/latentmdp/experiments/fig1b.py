@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from latentmdp.experiments.findings import SMALL, Claim, Findings, grouped, sizes_of
+from latentmdp.experiments.findings import Claim, Findings, grouped, sizes_of
 from latentmdp.experiments.lucrl_runs import (
     Curves,
     curve_panels,
@@ -19,8 +19,7 @@ from latentmdp.experiments.lucrl_runs import (
     final,
     labelled_samples,
 )
-from latentmdp.experiments.results import Columns
-from latentmdp.experiments.runner import Setting, over_separation, seeds_of
+from latentmdp.experiments.runner import Columns, Setting, over_separation, seeds_of
 from latentmdp.instances import make
 from latentmdp.online import LUCRL
 
@@ -59,7 +58,7 @@ def work(setting: Setting) -> Columns:
     return curves_of_run(run, model, setting["reference"], seed)
 
 
-def analyse(table: pa.Table, quick: bool) -> Findings:
+def analyse(table: pa.Table) -> Findings:
     """Average over seeds, draw, and judge the paper's statements."""
     arms = {arm: Curves(rows) for arm, rows in grouped(table, ["delta", "horizon"]).items()}
     first = next(iter(arms.values()))
@@ -68,7 +67,6 @@ def analyse(table: pa.Table, quick: bool) -> Findings:
         f"separation and horizon, {sizes_of(table, ('contexts', 'states', 'actions'))}, "
         f"{int(first.episodes[-1]):,} episodes, started from 10 labelled samples of every "
         "(m, s, a). Contexts share their rewards and differ by delta to 2 delta in every row of T."
-        + (SMALL if quick else "")
     )
     deltas, horizons = (sorted({arm[axis] for arm in arms}) for axis in (0, 1))
     styles = STYLES[-len(horizons) :]

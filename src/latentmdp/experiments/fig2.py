@@ -18,9 +18,8 @@ import pyarrow as pa
 from latentmdp.belief import posterior
 from latentmdp.errors import RecoveryError
 from latentmdp.estimation import EM, SubspaceClustering, TrajectoryKMeans, initialize
-from latentmdp.experiments.findings import SMALL, Claim, Findings, Line, Panel, grouped, sizes_of
-from latentmdp.experiments.results import Columns
-from latentmdp.experiments.runner import Setting, over_separation, seeds_of
+from latentmdp.experiments.findings import Claim, Findings, Line, Panel, grouped, sizes_of
+from latentmdp.experiments.runner import Columns, Setting, over_separation, seeds_of
 from latentmdp.instances import make
 from latentmdp.logs import Trajectories
 from latentmdp.metrics import model_error
@@ -146,7 +145,7 @@ class Point(NamedTuple):
 Points = dict[tuple[str, float, int], Point]
 
 
-def analyse(table: pa.Table, quick: bool) -> Findings:
+def analyse(table: pa.Table) -> Findings:
     """Average over instances, draw, and judge the paper's statements."""
     points = summarise(table)
     instances = max(p.instances for p in points.values())
@@ -156,7 +155,6 @@ def analyse(table: pa.Table, quick: bool) -> Findings:
         f"from {table['short_episodes'][0].as_py():,} short episodes, clustering of "
         f"{table['long_episodes'][0].as_py():,} long ones. Lines are means, bands run from the "
         "10th to the 90th percentile; runs that reported failure are left out of both."
-        + (SMALL if quick else "")
     )
     return Findings(
         title="Figure 2: initialisation with a PSR and clustering",

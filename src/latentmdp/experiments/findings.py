@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SMALL = " A small version of the experiment: its claims are not the paper's."
-"""The end of a description where only the quick version was run."""
-
 Numbers = tuple[float, ...]
 
 

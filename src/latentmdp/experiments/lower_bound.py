@@ -17,7 +17,8 @@ sequence hides. `latentmdp reproduce lower-bound` runs it in full.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +27,7 @@ from latentmdp._util import Flags, Floats, Integers
 from latentmdp.deterministic import explore
 from latentmdp.experiments.findings import Claim, Findings, Line, Panel, grouped
 from latentmdp.experiments.lucrl_runs import unrelated_model
-from latentmdp.experiments.results import Columns
-from latentmdp.experiments.runner import Setting, seeds_of
+from latentmdp.experiments.runner import Columns, Setting, seeds_of
 from latentmdp.instances import make
 from latentmdp.metrics import trailing_means
 from latentmdp.model import LatentMDP
@@ -122,8 +122,7 @@ class Exponent:
         return f"{self.value:.2f} ± {self.stderr:.2f}"
 
 
-@dataclass(frozen=True, eq=False)
-class Runs:
+class Runs(NamedTuple):
     """All runs of an arm: M, A^M, episodes, and whether the limit came first."""
 
     contexts: Integers
@@ -132,7 +131,7 @@ class Runs:
     censored: Flags
 
 
-def analyse(table: pa.Table, quick: bool) -> Findings:
+def analyse(table: pa.Table) -> Findings:
     """Fit, draw and judge."""
     arms = {arm: _runs(rows) for (arm,), rows in grouped(table, ["arm"]).items()}
     slopes = {arm: fit(runs) for arm, runs in arms.items()}
@@ -146,7 +145,6 @@ def analyse(table: pa.Table, quick: bool) -> Findings:
             "if it knew that there is no other to find. L-UCRL infers contexts from a start that "
             "knows nothing, and has got there when 20 M episodes earn half the optimum; it is "
             "stopped after 200 M A^M episodes (triangles)."
-            + (" A small version of the experiment." if quick else "")
         ),
         panels=(_panel(arms, slopes),),
         claims=tuple(_claim(arm, arms[arm], slopes[arm]) for arm in ARMS),
@@ -154,8 +152,7 @@ def analyse(table: pa.Table, quick: bool) -> Findings:
 
 
 def _runs(rows: pa.Table) -> Runs:
-    columns = {field.name: np.array(rows[field.name].to_pylist()) for field in fields(Runs)}
-    return Runs(**columns | {"episodes": columns["episodes"].astype(np.float64)})
+    return Runs(*(np.array(rows[name].to_pylist()) for name in Runs._fields))
 
 
 def medians(runs: Runs) -> list[tuple[int, float, float, float, bool]]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from latentmdp._util import Floats, Integers, RNGLike, as_generator
 from latentmdp.experiments.findings import Line, Panel, grouped
-from latentmdp.experiments.results import Columns
+from latentmdp.experiments.runner import Columns
 from latentmdp.logs import Trajectories
 from latentmdp.metrics import last_tenth, trailing_means
 from latentmdp.model import LatentMDP
@@ -50,14 +50,9 @@ def unrelated_model(model: LatentMDP, rng: RNGLike) -> LatentMDP:
     """
     generator = as_generator(rng)
     rows = model.transitions.shape[:-1]
-    return LatentMDP(
-        generator.dirichlet(np.ones(model.n_states), size=rows),
-        generator.dirichlet(np.ones(model.n_rewards), size=rows),
-        initial=model.initial,
-        weights=model.weights,
-        horizon=model.horizon,
-        discount=model.discount,
-        reward_values=model.reward_values,
+    return model.replace(
+        transitions=generator.dirichlet(np.ones(model.n_states), size=rows),
+        rewards=generator.dirichlet(np.ones(model.n_rewards), size=rows),
     )
 
 

@@ -1,8 +1,4 @@
-"""The files of an experiment: one Parquet file for each run, and the manifest of the folder.
-
-A run's file has the columns that the run gave and, in the metadata under the key `latentmdp`, a
-JSON object: the setting's id and values, the version, the wall-clock `seconds` it took, and
-`digest`, of everything but the version and the time. A file without digest is read as it is.
+"""The manifest of an experiment's folder.
 
 `manifest.json` is written last, so a folder that has one is complete. It holds every run with its
 settings, the claims with their verdicts, and the numbers that the figure draws (null for a gap), so
@@ -15,81 +11,19 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from numpy.typing import ArrayLike
+from typing import Any, get_args, get_origin, get_type_hints
 
 from latentmdp._util import FORMAT, plain, storage
 from latentmdp._version import __version__
 from latentmdp.errors import FormatError
 from latentmdp.experiments.findings import Findings
-from latentmdp.io import check_table
 
-KEY = b"latentmdp"
 MANIFEST = "manifest.json"
 KIND = "experiment"
 SCHEMA = 1
-
-Columns = Mapping[str, ArrayLike]
-
-
-class SettingResult(NamedTuple):
-    """The columns, and the seconds they took; None where the file does not tell."""
-
-    table: pa.Table
-    seconds: float | None
-
-
-def write_result(
-    path: str | os.PathLike[str],
-    name: str,
-    setting: Mapping[str, Any],
-    columns: Columns,
-    seconds: float,
-) -> None:
-    """Write the result of the setting with this id (`name`) and values, all or nothing."""
-    table = pa.table({key: np.asarray(column) for key, column in columns.items()})
-    content = {"id": name, "values": dict(setting)}
-    digest = _result_digest(content, table)
-    signed = {**content, "version": __version__, "seconds": seconds, "digest": digest}
-    with storage.atomic_write(path) as stream:
-        described = table.replace_schema_metadata({KEY: json.dumps(signed).encode()})
-        pq.write_table(described, stream, write_page_checksum=True)
-
-
-def read_result(path: str | os.PathLike[str]) -> SettingResult:
-    """Read what `write_result` wrote."""
-    with open(path, "rb") as stream:
-        try:
-            size = storage.file_size(stream)
-            file = pq.ParquetFile(stream, page_checksum_verification=True)
-            check_table(file, file.schema_arrow.names, size)
-            table = file.read()
-            header = storage.parse((table.schema.metadata or {})[KEY].decode())
-            table = table.replace_schema_metadata(None)
-            content = {name: header[name] for name in ("id", "values")}
-            if "digest" in header and header["digest"] != _result_digest(content, table):
-                raise FormatError("its contents are not those that were written")
-            seconds = header.get("seconds")
-            return SettingResult(table, None if seconds is None else storage.as_seconds(seconds))
-        # A damaged or hostile file can make any parser beneath raise anything.
-        except Exception as error:
-            reason = str(error) or type(error).__name__
-            raise FormatError(
-                f"{path} is damaged ({reason}); remove it to run this setting again"
-            ) from None
-
-
-def _result_digest(content: Mapping[str, Any], table: pa.Table) -> str:
-    """Of the setting and of every value of the table, which is small."""
-    return storage.digest_of({}, json.dumps([content, table.to_pydict()], sort_keys=True))
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ An experiment is one module, listed in `designs`, with three functions:
 
     sweep(quick, seeds) -> list of `Setting`, each with a stable id
     work(setting) -> columns of numbers, in one process, from the setting alone
-    analyse(table, quick) -> `Findings`: panels, and claims held against the numbers
+    analyse(table) -> `Findings`: panels, and claims held against the numbers
 
 `reproduce` runs every setting that has no result yet, in parallel processes, and writes the
 figure (SVG and PNG), all numbers (Parquet), a page of text, and a manifest that `latentmdp report`
-reads.
+reads. The result of a setting is kept like the checkpoint of a run: its columns as arrays, with the
+setting, the seconds it took and a digest; a damaged file is refused.
 """
 
 from __future__ import annotations
@@ -20,34 +21,36 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import ArrayLike
 
 from latentmdp._util import (
     atomic_write,
     one_writer,
     plural,
     progress_bar,
+    read_checkpoint,
     require_writable,
+    write_checkpoint,
     write_figure,
 )
 from latentmdp.engines import Engine, Threads, thread_count
 from latentmdp.experiments.findings import Claim, Findings, figure_of
 from latentmdp.experiments.results import (
     MANIFEST,
-    Columns,
     Experiment,
     FinishedRun,
-    read_result,
     write_experiment,
-    write_result,
 )
 
+Columns = Mapping[str, ArrayLike]
 Work = Callable[["Setting"], Columns]
 
 
@@ -69,7 +72,19 @@ class Setting:
     def file_name(self) -> str:
         """Where its result goes: other values under the same id get another file."""
         digest = hashlib.sha256(json.dumps(dict(self.values), sort_keys=True).encode())
-        return f"{self.id.replace('/', '-')}-{digest.hexdigest()[:8]}.parquet"
+        return f"{self.id.replace('/', '-')}-{digest.hexdigest()[:8]}.npz"
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The id and the values by name, as a file and a table have them."""
+        return {"id": self.id, **self.values}
+
+
+class SettingResult(NamedTuple):
+    """The columns of a setting, and the seconds that they took."""
+
+    table: pa.Table
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -93,7 +108,7 @@ class Design(Protocol):
     def work(self, setting: Setting) -> Columns:
         """The run of one setting."""
 
-    def analyse(self, table: pa.Table, quick: bool) -> Findings:
+    def analyse(self, table: pa.Table) -> Findings:
         """What all runs show."""
 
 
@@ -159,9 +174,12 @@ def reproduce(
     settings = design.sweep(quick, seeds)
     runs = folder / "runs"
     table = run_sweep(settings, design.work, runs, jobs, progress=progress, engine=engine)
-    findings = design.analyse(table, quick)
+    findings = design.analyse(table)
+    if quick:
+        small = " A small version of the experiment: its claims are not the paper's."
+        findings = replace(findings, description=findings.description + small)
     finished = tuple(
-        FinishedRun(s.id, dict(s.values), s.file_name, read_result(runs / s.file_name).seconds)
+        FinishedRun(s.id, dict(s.values), s.file_name, read_result(runs, s).seconds)
         for s in settings
     )
     experiment = Experiment(stem, quick, findings, finished)
@@ -213,8 +231,26 @@ def run_sweep(
                 for future in as_completed(futures):
                     future.result()
                     move()
-    tables = [_read(results, setting) for setting in settings]
+    tables = [_with_setting(read_result(results, s).table, s) for s in settings]
     return pa.concat_tables(tables, promote_options="default")  # null where a run has no column
+
+
+def read_result(folder: Path, setting: Setting) -> SettingResult:
+    """The result of a setting, which is there.
+
+    Raises
+    ------
+    CheckpointError
+        The file is damaged.
+    """
+    found = read_checkpoint(folder / setting.file_name, setting.content, {})
+    assert found is not None
+    return SettingResult(pa.table(found.arrays), found.seconds)
+
+
+def _write(folder: Path, setting: Setting, columns: Columns, seconds: float) -> None:
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    write_checkpoint(folder / setting.file_name, setting.content, arrays, seconds)
 
 
 def _run_one(setting: Setting, work: Work, folder: Path) -> None:
@@ -229,13 +265,8 @@ def _timed(setting: Setting, work: Work) -> tuple[Columns, float]:
     return columns, time.perf_counter() - began
 
 
-def _write(folder: Path, setting: Setting, columns: Columns, seconds: float) -> None:
-    write_result(folder / setting.file_name, setting.id, setting.values, columns, seconds)
-
-
-def _read(folder: Path, setting: Setting) -> pa.Table:
-    table = read_result(folder / setting.file_name).table
-    for name, value in {"id": setting.id, **setting.values}.items():
+def _with_setting(table: pa.Table, setting: Setting) -> pa.Table:
+    for name, value in setting.content.items():
         if name not in table.column_names:
             table = table.append_column(name, pa.array([value] * table.num_rows))
     return table

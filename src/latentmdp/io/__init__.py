@@ -10,6 +10,7 @@
 |            |            | of logs are read too                                                  |
 | `.pomdp`   | models     | Cassandra's flat POMDP, from and for other solvers                    |
 | `.pomdpx`  | models     | POMDPX, the factored form, from and for other solvers                 |
+| `.txt`     | models     | multi-environment POMDPs, to read (see `latentmdp.io.environments`)   |
 | `.prism`,  | models     | of model checkers, to read (see `latentmdp.io.storm`); .jani, .drn,   |
 | ...        |            | .umb, and folders of them                                             |
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from latentmdp._util import LockedError
     from latentmdp.io.files import check_target, export, load, load_as, save
     from latentmdp.io.kinds import Kind, register
-
-if TYPE_CHECKING:  # for other parts of the library
-    from latentmdp.io.parquet import check_table
 else:
     from latentmdp._util import lazy_names
 

@@ -306,17 +306,6 @@ def _reached(pomdp: Pomdp, order: Integers) -> _Problem:
         first=pomdp.first[order] / pomdp.first[order].sum(),
         events=events._replace(probability=events.probability / totals[row]),
     )
-    # What is possible is seen: states with the same visible part have the same actions.
-    looks, look = np.unique(pomdp.part(visible=True), return_inverse=True)
-    offered = np.zeros((looks.size, A), np.bool_)
-    offered[look.ravel()[events.state], events.action] = True
-    missing = offered[look.ravel()] & (totals == 0.0).reshape(X, A)
-    if missing.any():
-        x, a = (int(i) for i in np.argwhere(missing)[0])
-        raise FormatError(
-            f"nothing follows action {pomdp.action_names[a]} in {pomdp.state_name(x)}, but in "
-            "other states that look the same"
-        )
     Y = len(pomdp.observation_names)
     seen = pomdp.part(visible=True)[events.next_state] * Y + events.observation
     sights, sight = np.unique(seen, return_inverse=True)
@@ -417,7 +406,23 @@ def latent_mdp(pomdp: Pomdp, horizon: int | None, max_states: int) -> LatentMDP:
             pomdp = reading(pomdp, groups)
             groups = _grouped(pomdp)
     problem = _reached(pomdp, _require_determined(pomdp, groups))
-    return _model(problem, _nodes(problem, max_states), horizon)
+    nodes = _nodes(problem, max_states)
+    _require_same_actions(problem, nodes)
+    return _model(problem, nodes, horizon)
+
+
+def _require_same_actions(problem: _Problem, nodes: _Nodes) -> None:
+    """What is possible is seen: in a node all contexts have the same actions."""
+    pomdp = problem.pomdp
+    offered = np.diff(problem.starts).reshape(-1, pomdp.n_actions) > 0
+    for a in np.flatnonzero(~offered.all(axis=0)):
+        offers = np.append(offered[:, a], False)[nodes.vectors]
+        lacks = (nodes.vectors >= 0) & ~offers & offers.any(axis=1)[:, None]
+        for x in nodes.vectors[lacks][:1]:
+            raise FormatError(
+                f"nothing follows action {pomdp.action_names[a]} in {pomdp.state_name(x)}, but in "
+                "other states that look the same"
+            )
 
 
 def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
@@ -470,7 +475,7 @@ def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
     begin = np.zeros((G, S))
     begin[:, number.ravel()[: nodes.first.size]] = initial
     next_state = arrival[order][new][position].astype(np.int32)
-    table = Outcomes(starts, next_state, np.zeros(position.size, np.int32), probs)
+    table = Outcomes.each(starts, next_state, np.zeros(position.size, np.int32), probs)
     allowed = counts[pairs[0]] > 0
     others = {
         "horizon": horizon,
@@ -482,7 +487,9 @@ def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
         "state_names": _state_names(problem, nodes, pairs, live),
     }
     # Table and bonus are right by construction, and as large as may be: no copies are made.
-    model = LatentMDP._of_table(table.frozen(), allowed, np.zeros(1), "state-action", others)
+    model = LatentMDP._of_table(
+        table.shared().frozen(), allowed, np.zeros(1), "state-action", others
+    )
     model = LatentMDP._trusted(model, bonus=bonus)
     try:
         model.require_bounded_total()

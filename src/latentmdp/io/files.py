@@ -182,10 +182,12 @@ _FORMATS = {".npz": npz, ".json": json, **_SOLVERS}
 def _format(path: Path) -> ModuleType:
     suffix, formats = path.suffix.lower(), dict(_FORMATS)
     if suffix not in formats:  # those of tables import pyarrow, which is slow
-        from latentmdp.io import csv_table, parquet
+        from latentmdp.io import csv_table, environments, parquet
         from latentmdp.logs import frames
 
         formats |= {".csv": csv_table, ".parquet": parquet}
+        if suffix == ".txt" and path.is_file() and environments.is_one(path):
+            return environments
         if frames.table_suffix(path) in frames.CSV_SUFFIXES:
             return csv_table
     if suffix not in formats:

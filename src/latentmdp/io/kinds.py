@@ -362,7 +362,7 @@ _NODES: dict[str, FieldType] = {
     "stays": _FLAGS,
 }
 _DENSE = ("transitions", "reward_probs")
-_TABLE = tuple(f"outcome_{name}" for name in Outcomes._fields)
+_TABLE = (*(f"outcome_{name}" for name in Outcomes._fields), "outcome_probs")  # probs until 0.2
 # Those of the tables of counts; version 0.2 wrote arrays, or one table of outcomes.
 _COUNT_TABLES = ("move", "payment", "outcome")
 _COUNTS = (
@@ -379,8 +379,8 @@ for _kind in (
         "LatentMDP",
         lambda: LatentMDP,
         {
-            **_each(_FLOATS, *_DENSE, "outcome_probs"),
-            **_each(_INTEGERS, *_TABLE[:3]),
+            **_each(_FLOATS, *_DENSE, "outcome_distinct", "outcome_probs"),
+            **_each(_INTEGERS, *_TABLE[:3], "outcome_pattern"),
             "reward_model": "text",
         },
         optional=("allowed", *_DENSE, *_TABLE, "reward_model"),

@@ -60,7 +60,7 @@ def read(
         _COMMENTS,
         horizon,
         max_states,
-        lambda data: _FlatFile(data.decode("latin-1")).pomdp(),
+        lambda data: FlatFile(data.decode("latin-1")).pomdp(),
     )
 
 
@@ -100,7 +100,7 @@ def _state(m: int, node: str) -> str:
 _STATEMENTS = ("discount", "values", "states", "actions", "observations", "start", "T", "O", "R")
 
 
-class _FlatFile:
+class FlatFile:
     """The statements of a file: sparse T and O by (action, state), and rules for R in order."""
 
     def __init__(self, text: str) -> None:

@@ -162,7 +162,7 @@ class _Builder:
             begin, end = self.table.starts[s * A + does : s * A + does + 2]
             arrivals = zip(self.table.next_state[begin:end], self.signal[begin:end])
             targets = [self._number(int(n), int(z), later) for n, z in arrivals]
-            yield Step(node, a, np.array(targets), self.table.probs[begin:end], payoffs)
+            yield Step(node, a, np.array(targets), self.table.probs_of(slice(begin, end)), payoffs)
 
 
 def _signals(table: Outcomes) -> NDArray[np.int64]:

@@ -20,10 +20,10 @@ import sys
 import tarfile
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -306,16 +306,21 @@ def _program(file: Path) -> Any:
 
 
 def _system(model: Any, reward: str | None, goal: Any) -> System:
-    choices, branches, target, chance = _matrix(model)
-    S, valued = model.nr_states, model.has_state_valuations() and model.state_valuations
+    choices, branches, target, chance, *labels = _archived(model)
+    S = model.nr_states
     choice_state = np.repeat(np.arange(S), np.diff(choices))
-    states = np.array([_words(valued.to_string(x)) if valued else str(x) for x in range(S)])
+    states = np.arange(S).astype(str)
+    if model.has_state_valuations():
+        variables = model.state_valuations.get_all_variables()
+        columns = [model.state_valuations.get_values_states(v) for v in variables]
+        words = [[f"{v.name}={x}" for x in c] for v, c in zip(variables, columns)]
+        states = np.array([" ".join(row) for row in zip(*words)])
     return System(
         states=states,
         seen=np.array(model.observations).astype(str) if model.is_partially_observable else states,
         first=np.array(model.initial_states),
         choice_state=choice_state,
-        choice_name=np.array(list(_choice_names(model, choice_state))),
+        choice_name=_choice_names(choice_state, *labels),
         choice_reward=_rewards(model, reward, choice_state)
         if goal is None
         else np.zeros(choice_state.size),
@@ -326,41 +331,44 @@ def _system(model: Any, reward: str | None, goal: Any) -> System:
     )
 
 
-def _matrix(model: Any) -> list[Any]:
+def _archived(model: Any) -> list[Any]:
     """First choice of each state, first branch of each choice; target and chance of branches.
 
-    By way of a UMB archive, which holds them as arrays: stormpy gives them one by one.
+    Then, where choices have labels: the label of each choice, where each label begins in the text
+    of all, and that text. By way of a UMB archive, which holds them as arrays: stormpy gives them
+    one by one.
     """
     import stormpy
 
     kinds = {"state-to-choices": "<i8", "choice-to-branches": "<i8", "branch-to-target": "<i8"}
-    kinds["branch-to-probability"] = "<f8"
+    kinds |= {"branch-to-probability": "<f8", "actions/choices/values": "<u4"}
+    kinds |= {"actions/choices/string-mapping": "<i8", "actions/choices/strings": "u1"}
+    options = stormpy.io.UmbExportOptions()
+    options.compression = stormpy.io.CompressionMode.NO_COMPRESSION
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "model.umb")
-        stormpy.io.export_to_umb(model, file)
+        stormpy.io.export_to_umb(model, file, options=options)
         with tarfile.open(file) as archive:
-            members = {name: archive.extractfile(f"{name}.bin") for name in kinds}
+            known = {f"{name}.bin" for name in kinds} & set(archive.getnames())
+            members = {n: archive.extractfile(f"{n}.bin") for n in kinds if f"{n}.bin" in known}
             return [np.frombuffer(f.read(), kinds[n]) for n, f in members.items() if f is not None]
 
 
-def _words(valuation: str) -> str:
-    """Values as "x=1 y=true"; Storm writes "[x=1 & y=true]"."""
-    return " ".join(valuation.strip("[]").replace("&", " ").split())
-
-
-def _choice_names(model: Any, choice_state: Any) -> Iterator[str]:
+def _choice_names(
+    choice_state: Any, label: Any = None, begins: Any = (0, 0), text: Any = b""
+) -> Any:
     """The labels of the choices; those of a state that have the same are numbered."""
-    labels: list[list[str]] = [[] for _ in choice_state]
-    if model.has_choice_labeling():
-        for label in sorted(model.choice_labeling.get_labels()):
-            if label != "__NOLABEL__":
-                for c in model.choice_labeling.get_choices(label):
-                    labels[c].append(label)
-    taken: dict[tuple[int, str], int] = {}
-    for x, words in zip(choice_state.tolist(), labels):
-        name = "+".join(words) or "choice"
-        taken[x, name] = taken.get((x, name), 0) + 1
-        yield name if taken[x, name] == 1 else f"{name} #{taken[x, name]}"
+    if label is None:
+        label = np.zeros(choice_state.size, np.int64)
+    words = [bytes(text[i:j]).decode() or "choice" for i, j in pairwise(begins)]
+    alike = choice_state * len(words) + label
+    order = np.argsort(alike, kind="stable")
+    first = np.searchsorted(alike[order], alike[order])
+    names = np.array(words)[label].astype(object)
+    for c, k in zip(order.tolist(), (np.arange(order.size) - first).tolist()):
+        if k:
+            names[c] += f" #{k + 1}"
+    return names.astype(str)
 
 
 def _rewards(model: Any, reward: str | None, choice_state: Any) -> Any:

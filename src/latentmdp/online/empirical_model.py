@@ -91,8 +91,8 @@ class Counts(Result):
         per_row = S * Z if reward_model == "transition" else Z
         paid, key, earned = _added(*payments, S * A, per_row)
         return cls(
-            Outcomes(moved, after, np.zeros_like(after), weights),
-            Outcomes(paid, key // Z, key % Z, earned),
+            Outcomes.each(moved, after, np.zeros_like(after), weights),
+            Outcomes.each(paid, key // Z, key % Z, earned),
             initial,
             Z,
             reward_model,
@@ -144,7 +144,9 @@ class Counts(Result):
         """The arrays by name, which `prefix` goes before."""
         arrays_by_name: Arrays = {f"{prefix}initial": self.initial}
         for name, table in zip(_TABLES, (self.moves, self.payments)):
-            arrays_by_name |= zip((f"{prefix}{name}_{column}" for column in _COLUMNS), table)
+            arrays_by_name |= zip(
+                (f"{prefix}{name}_{column}" for column in _COLUMNS), (*table[:3], table.probs)
+            )
         return arrays_by_name
 
     @classmethod
@@ -241,7 +243,7 @@ class Counts(Result):
         """Phat of Algorithm 1: a row sums to min(1, N_m(s, a))."""
         table = self.table()
         short = np.minimum(1.0, row_sums(self.moves, self.moves.probs))
-        return table._replace(probs=table.probs * short[table.rows()])
+        return table.having(table.probs * short[table.rows()])
 
     @classmethod
     def zero(cls, space: Space, reward_model: RewardModel = "state-action") -> Counts:
@@ -285,7 +287,7 @@ class Counts(Result):
     ) -> Counts:
         """A model whose rows count as `rows` (M, S, A) visits, its starts as `episodes` (M,)."""
         table, by_row = model.outcomes, rows.reshape(len(rows), -1).T
-        joint = table._replace(probs=by_row[table.rows()] * table.probs)
+        joint = table.having(by_row[table.rows()] * table.probs)
         initial = episodes[:, None] * model.initial
         return cls.of_table(joint, initial, space.n_rewards, reward_model)
 
@@ -314,8 +316,8 @@ def _added(
 def _shares(counts: Outcomes) -> Outcomes:
     """Counts as shares of their row's."""
     totals = row_sums(counts, counts.probs)[counts.rows()]
-    shares = np.divide(counts.probs, totals, out=np.zeros_like(counts.probs), where=totals > 0.0)
-    return counts._replace(probs=shares)
+    shares = np.divide(counts.probs, totals, out=np.zeros(totals.shape), where=totals > 0.0)
+    return counts.having(shares)
 
 
 def _table_field(
@@ -330,7 +332,7 @@ def _table_field(
     counts = float_field(fields, f"{prefix}counts", n, M)
     if starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 0).any():
         raise ValueError(f"{prefix}starts must rise from 0 to the number of outcomes, {n}")
-    table = Outcomes(starts, next_state.astype(np.int32), reward.astype(np.int32), counts)
+    table = Outcomes.each(starts, next_state.astype(np.int32), reward.astype(np.int32), counts)
     if (np.diff(table.keys(S, Z)) <= 0).any() or (counts < 0.0).any():
         raise ValueError(f"{prefix}*: the outcomes of a row must rise, their counts be >= 0")
     return table
@@ -638,7 +640,8 @@ class EmpiricalModel:
         from latentmdp.online.kernels_lucrl import distances
 
         cost = np.empty((truth.n_contexts, self.space.n_contexts))
-        distances(self.estimate, *truth.outcomes, cost)
+        table = truth.outcomes
+        distances(self.estimate, *table[:3], table.probs, cost)
         return np.maximum(cost, 0.0)
 
 

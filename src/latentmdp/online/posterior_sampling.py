@@ -126,7 +126,7 @@ def drawn_fit(
     counts = counts + fit.pseudo_counts * shares[:, None]
     starts = np.searchsorted(rows, np.arange(S * A + 1))
     next_state, reward = ((cells // Z % S).astype(np.int32), (cells % Z).astype(np.int32))
-    table = Outcomes(starts, next_state, reward, counts)
+    table = Outcomes.each(starts, next_state, reward, counts)
     first = first_state_counts(logs, S, fit.responsibilities)
     fitted = replace(space, n_contexts=fit.model.n_contexts)
     return _drawn_table(chance, table, first, fit.model.weights, fitted, prior)
@@ -153,7 +153,10 @@ def _drawn_table(
     keys = np.concatenate([counts.keys(S, Z)[outcome], fresh.ravel()])
     contexts = np.concatenate([contexts, np.tile(np.arange(M), rows.size)])
     shapes = np.concatenate(
-        [counts.probs[outcome, contexts[: outcome.size]], np.full(fresh.size, prior)]
+        [
+            counts.probs_of(outcome)[np.arange(outcome.size), contexts[: outcome.size]],
+            np.full(fresh.size, prior),
+        ]
     )
     allowed = np.isin(keys // (S * Z), rows)
     keys, contexts = keys[allowed], contexts[allowed]

@@ -252,7 +252,7 @@ class _Choice:
             states, masses, actions = states[order], masses[order], policy.actions[nodes[order]]
             earned += float((masses * self.rewards[states, actions]).sum())
             origin, outcome = arrays.segments(table.starts, states * model.n_actions + actions)
-            masses = model.discount * masses[origin] * table.probs[outcome]
+            masses = model.discount * masses[origin] * table.probs_of(outcome)
             states = table.next_state[outcome].astype(np.int64)
             alive = ~model.terminal[states] & masses.any(axis=1)
             states, masses = _same_beliefs(states[alive], masses[alive])
@@ -285,7 +285,7 @@ class _Choice:
         model, nodes, table = self.model, graph.nodes, self.model.outcomes
         S, groups = model.n_states, _groups(nodes.offsets)
         node, outcome = arrays.segments(table.starts, groups % S * model.n_actions + nodes.actions)
-        masses = model.discount * arrived[node] * table.probs[outcome]
+        masses = model.discount * arrived[node] * table.probs_of(outcome)
         layer = (groups // S)[node] + (not self.is_endless)
         reached = table.next_state[outcome]
         alive = (layer < model.n_layers) & ~model.terminal[reached] & masses.any(axis=1)

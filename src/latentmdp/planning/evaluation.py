@@ -286,7 +286,7 @@ class HistoryTree:
         for (s, joint, probabilities), (_, _, memory) in zip(self._decided, self.histories):
             for a in np.flatnonzero(probabilities).tolist():
                 row = slice(*table.starts[s * A + a : s * A + a + 2])
-                joints = table.probs[row] * (joint * probabilities[a])
+                joints = table.probs_of(row) * (joint * probabilities[a])
                 possible = (joints > 0.0).any(axis=-1).nonzero()[0]
                 observed = zip(table.next_state[row][possible], table.reward[row][possible])
                 for after, (n, z) in zip(joints[possible], observed):

@@ -62,7 +62,7 @@ class _Choices(NamedTuple):
 
         So NumPy is busy, and the layers take far more memory than an array of successors.
         """
-        entries = np.cumsum(np.diff(self.outcomes)[states]) * self.table.probs.shape[1]
+        entries = np.cumsum(np.diff(self.outcomes)[states]) * self.table.distinct.shape[1]
         part = entries // (1 << 22)
         ends = np.append(np.flatnonzero(np.diff(part)) + 1, states.size)
         return list(zip(np.append(0, ends[:-1]).tolist(), ends.tolist()))
@@ -141,7 +141,7 @@ def _step(
     offset = 0
     for begin, end in problem.chunks(states):
         position, outcome = arrays.segments(problem.outcomes, states[begin:end])
-        joint = beliefs[begin:end][position] * problem.table.probs[outcome]
+        joint = beliefs[begin:end][position] * problem.table.probs_of(outcome)
         arrived = problem.table.next_state[outcome]
         chance = joint.sum(axis=-1)
         open_ = (chance > 0.0) & ~terminal[arrived]
@@ -218,7 +218,7 @@ def _back_up(
             sums = csr_array(
                 (np.ones(outcome.size), np.arange(outcome.size), ends), (row.size, outcome.size)
             )
-            q = q + discount * (sums @ (problem.table.probs[outcome] * follow))
+            q = q + discount * (sums @ (problem.table.probs_of(outcome) * follow))
         scores = np.einsum("im,im->i", q, layer.beliefs[begin:end][position])
         order = np.lexsort((np.arange(row.size), -scores, position))
         best = order[np.flatnonzero(np.diff(position[order], prepend=-1))]

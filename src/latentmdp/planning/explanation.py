@@ -101,11 +101,17 @@ class Prospect:
     action: int | None
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class _Explained(Result):
-    """What explanations share: they tell themselves in words, and as plain data with names."""
+    """What explanations share: a situation, told in words, and as plain data with names."""
 
-    model: LatentMDP
     _derived: ClassVar[tuple[str, ...]]  # properties that are data beside the fields
+
+    model: LatentMDP = field(compare=False)
+    policy: Any = field(compare=False)
+    state: int
+    belief: Floats
+    t: int
 
     @property
     def text(self) -> str:
@@ -115,6 +121,11 @@ class _Explained(Result):
 
     def __str__(self) -> str:
         return self.text
+
+    def facts(self) -> dict[str, Any]:
+        """What a reader wants to know first, by name."""
+        naming = _Names(self.model)
+        return {"state": naming.state(self.state), "belief": naming.beliefs(self.belief)}
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as plain data, with names: what a JSON file can hold."""
@@ -154,11 +165,6 @@ class Explanation(_Explained):
 
     _derived = ("value", "by_context")
 
-    model: LatentMDP = field(compare=False)
-    policy: Policy = field(compare=False)
-    state: int
-    belief: Floats
-    t: int
     action: int | None
     probabilities: Floats
     margin: float | None = None
@@ -189,14 +195,9 @@ class Explanation(_Explained):
 
     def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
-        naming = _Names(self.model)
-        return {
-            "state": naming.state(self.state),
-            "belief": naming.beliefs(self.belief),
-            "action": "none" if self.action is None else naming.action(self.action),
-            "margin": self.margin,
-            "value": self.value,
-        }
+        action = "none" if self.action is None else _Names(self.model).action(self.action)
+        own = {"action": action, "margin": self.margin, "value": self.value}
+        return super().facts() | own
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -217,11 +218,6 @@ class MixtureExplanation(_Explained):
 
     _derived = ("action", "probabilities", "value", "by_context", "warnings")
 
-    model: LatentMDP = field(compare=False)
-    policy: MixturePolicy = field(compare=False)
-    state: int
-    belief: Floats
-    t: int
     parts: tuple[Explanation, ...]
     weights: Floats
 
@@ -261,14 +257,9 @@ class MixtureExplanation(_Explained):
 
     def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
-        naming = _Names(self.model)
-        return {
-            "state": naming.state(self.state),
-            "belief": naming.beliefs(self.belief),
-            "drawn": ", ".join(f"{share:.0%}" for share in self.weights),
-            "actions": naming.actions(self.probabilities),
-            "value": self.value,
-        }
+        drawn = ", ".join(f"{share:.0%}" for share in self.weights)
+        actions = _Names(self.model).actions(self.probabilities)
+        return super().facts() | {"drawn": drawn, "actions": actions, "value": self.value}
 
 
 @overload
@@ -540,7 +531,7 @@ def _outcomes(model: LatentMDP, s: int, a: int) -> Iterator[tuple[int, int, Floa
     """(next state, reward index, probabilities (M,)) of all that can follow an action."""
     table, row = model.outcomes, s * model.n_actions + a
     for k in range(table.starts[row], table.starts[row + 1]):
-        yield int(table.next_state[k]), int(table.reward[k]), table.probs[k]
+        yield int(table.next_state[k]), int(table.reward[k]), table.distinct[table.pattern[k]]
 
 
 def _margin(choices: tuple[Choice, ...], action: int) -> float | None:

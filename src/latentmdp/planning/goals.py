@@ -75,8 +75,10 @@ def quotient(model: LatentMDP, memory: float) -> Quotient:
     """The quotient of a model, which takes about so many bytes at most."""
     none = np.empty(0, np.int64)
     plain = Quotient(model, model, None, none, none, none, np.empty(0, np.bool_))
+    if not model.duration.is_total:
+        return plain
     costs = model.planning_rewards().min() < 0.0
-    if not model.duration.is_total or (costs and sure_rule(model)[1].all()):
+    if costs and sure_rule(model)[1].all():
         return plain
     most = min(memory / (8.0 * model.n_contexts), _LARGER * model.outcomes.size)
     nodes = _listed(model, most)
@@ -108,7 +110,7 @@ def _keep_apart() -> None:
 def _listed(model: LatentMDP, most: float) -> SupportNodes:
     """The nodes that can be met, with at most about so many outcomes before sets are given up."""
     table, A = model.outcomes, model.n_actions
-    possible = table.probs > 0.0
+    possible = table.distinct > 0.0
     known: dict[bytes, int] = {}
     states, sets = [np.empty(0, np.int64)], [np.empty((0, model.n_contexts), np.bool_)]
 
@@ -141,7 +143,7 @@ def _listed(model: LatentMDP, most: float) -> SupportNodes:
         rows = (source_states[now][:, None] * A + np.arange(A)).ravel()
         source, entries = segments(table.starts, rows)
         origin = source_sets[now[source // A]]
-        left = possible[entries] & origin
+        left = possible[table.pattern[entries]] & origin
         some = left.any(axis=1)
         if listed > most:
             left = np.ones_like(origin)
@@ -165,7 +167,7 @@ def _chances(model: LatentMDP, nodes: SupportNodes) -> tuple[Floats, Integers]:
     """
     node = np.repeat(np.arange(nodes.starts.size - 1), np.diff(nodes.starts)) // model.n_actions
     like = np.where(nodes.sets, np.arange(model.n_contexts), nodes.sets.argmax(axis=1)[:, None])
-    return np.take_along_axis(model.outcomes.probs[nodes.outcomes], like[node], 1), like
+    return np.take_along_axis(model.outcomes.probs_of(nodes.outcomes), like[node], 1), like
 
 
 def _silent(model: LatentMDP, nodes: SupportNodes) -> Flags:
@@ -204,7 +206,7 @@ def _joined(model: LatentMDP, nodes: SupportNodes, of_node: Integers, inside: Fl
     label = np.arange(cells.size) - np.searchsorted(cells, cells)
     probs, like = _chances(model, nodes)
     starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=X * wide))])
-    table = Outcomes(starts, ahead.astype(np.int32), label.astype(np.int32), probs[entries])
+    table = Outcomes.each(starts, ahead.astype(np.int32), label.astype(np.int32), probs[entries])
     paid = np.moveaxis(model.planning_rewards(), 0, -1).reshape(-1, M)
     bonus = np.zeros((X * wide, M))
     of_node_row = nodes.states[exits[used] // A] * A + exits[used] % A

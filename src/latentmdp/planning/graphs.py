@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Floats, Indices, Integers, segments
+from latentmdp._util import Floats, Indices, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.chains import solve_chains, total_bounds
 from latentmdp.planning.endless import TOLERANCE
-from latentmdp.policies import AlphaVectorPolicy, PolicyGraph
+from latentmdp.policies import AlphaVectorPolicy, PolicyGraph, node_moves
 
 if TYPE_CHECKING:
     from latentmdp._kernels import Links
@@ -95,15 +95,10 @@ def node_bounds(
 def _chain(problem: tuple[Any, ...], offsets: Integers) -> tuple[Integers, Integers, Integers]:
     """The chain of a graph's nodes without an end: offsets, followers, outcomes of the table."""
     table, rewards, _, states, labels, links = problem
-    source, outcomes = segments(table.starts, states * rewards.shape[1] + labels)
-    # A node that stays goes on at its place among the nodes of the next state.
-    next_state, place = table.next_state[outcomes], source - offsets[states[source]]
-    followers = offsets[next_state] + place
-    followers[followers >= offsets[next_state + 1]] = -1
-    followers[~links.stays[source]] = links.followers
-    goes_on = followers >= 0
-    counts = np.bincount(source[goes_on], minlength=states.size)
-    return np.concatenate([[0], np.cumsum(counts)]), followers[goes_on], outcomes[goes_on]
+    rows, layers = states * rewards.shape[1] + labels, np.zeros_like(states)
+    moves = node_moves(table, offsets.size - 1, rows, states, layers, offsets, links)
+    counts = np.bincount(moves.source, minlength=states.size)
+    return np.concatenate([[0], np.cumsum(counts)]), moves.target, moves.outcome
 
 
 def _solved(problem: tuple[Any, ...], offsets: Integers, guess: Floats) -> Floats:
@@ -113,7 +108,7 @@ def _solved(problem: tuple[Any, ...], offsets: Integers, guess: Floats) -> Float
     earned = rewards[states, labels]
 
     def solved(m: int) -> Floats:  # one after the other: a table for all would be large
-        column, probs = slice(m, m + 1), table.probs[outcomes, m : m + 1]
+        column, probs = slice(m, m + 1), table.distinct[table.pattern[outcomes], m : m + 1]
         right, near = earned[:, column], guess[:, column]
         return solve_chains(starts, followers, probs, right, discount, guess=near)
 
@@ -127,7 +122,9 @@ def _totals(problem: tuple[Any, ...], offsets: Integers) -> tuple[Floats, Floats
     earned = rewards[states, labels]
     columns = (slice(m, m + 1) for m in range(rewards.shape[2]))
     each = [
-        total_bounds(starts, followers, table.probs[outcomes, column], earned[:, column])
+        total_bounds(
+            starts, followers, table.distinct[table.pattern[outcomes], column], earned[:, column]
+        )
         for column in columns
     ]
     lower, upper = zip(*each)

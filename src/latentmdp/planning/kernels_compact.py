@@ -40,7 +40,7 @@ def back_up_points(table, rewards, discount, allowed, states, beliefs, later, of
     any earns nothing more.
     """
     _, A, M = rewards.shape
-    starts, next_state, probs = table.starts, table.next_state, table.probs
+    starts, next_state, probs = table.starts, table.next_state, table.distinct
     out, labels = np.zeros(beliefs.shape), np.zeros(states.shape[0], np.int64)
     mass, vector = np.empty(M), np.empty(M)
     for i in range(states.shape[0]):
@@ -50,12 +50,13 @@ def back_up_points(table, rewards, discount, allowed, states, beliefs, later, of
                 continue
             vector[:] = 0.0
             for k in range(starts[s * A + a], starts[s * A + a + 1]):
-                condition(beliefs[i], probs, k, mass)
+                p = table.pattern[k]
+                condition(beliefs[i], probs, p, mass)
                 n = next_state[k]
                 j = _best(later, offsets[n], offsets[n + 1], mass)
                 if j >= 0:
                     for m in range(M):
-                        vector[m] += probs[k, m] * later[j, m]
+                        vector[m] += probs[p, m] * later[j, m]
             value = 0.0
             for m in range(M):
                 vector[m] = rewards[s, a, m] + discount * vector[m]
@@ -86,7 +87,7 @@ def link_points(table, n_actions, states, beliefs, labels, later, offsets):
     place, mass = 0, np.empty(beliefs.shape[1])
     for i in range(states.shape[0]):
         for k in range(table.starts[rows[i]], table.starts[rows[i] + 1]):
-            condition(beliefs[i], table.probs, k, mass)
+            condition(beliefs[i], table.distinct, table.pattern[k], mass)
             n = table.next_state[k]
             links[place] = _best(later, offsets[n], offsets[n + 1], mass)
             place += 1
@@ -140,10 +141,10 @@ def arrive(table, n_actions, discount, states, labels, offsets, followers, befor
     Where nodes come in the order of time, and `before` is `out`, one pass carries the masses of the
     start to the end. What leaves an episode is gathered in the last row.
     """
-    probs = table.probs
+    probs = table.distinct
     for i in range(states.shape[0]):
         begin = table.starts[states[i] * n_actions + labels[i]]
         for o in range(offsets[i], offsets[i + 1]):
-            k, f = begin + o - offsets[i], followers[o]
+            p, f = table.pattern[begin + o - offsets[i]], followers[o]
             for m in range(probs.shape[1]):
-                out[f, m] += discount * before[i, m] * probs[k, m]
+                out[f, m] += discount * before[i, m] * probs[p, m]

@@ -14,7 +14,7 @@ def evaluate_plans(
     later[s]: an item that stays goes on at its place there.
     """
     _, A, M = rewards.shape
-    probs = table.probs
+    probs = table.distinct
     vector = np.empty(M)
     for i in range(start, stop):
         s, a = states[i], labels[i]
@@ -24,15 +24,15 @@ def evaluate_plans(
         if links.stays[i]:
             place = i - own[s]
             for k in range(begin, table.starts[s * A + a + 1]):
-                n = table.next_state[k]
+                n, p = table.next_state[k], table.pattern[k]
                 if later[n] + place < later[n + 1]:
                     for m in range(M):
-                        vector[m] += probs[k, m] * rows[later[n] + place, m]
+                        vector[m] += probs[p, m] * rows[later[n] + place, m]
         else:
             links_begin = links.node_starts[i]
             for j in range(links_begin, links.node_starts[i + 1]):
-                k, f = begin + j - links_begin, links.followers[j]
+                p, f = table.pattern[begin + j - links_begin], links.followers[j]
                 for m in range(M):
-                    vector[m] += probs[k, m] * rows[f, m]
+                    vector[m] += probs[p, m] * rows[f, m]
         for m in range(M):
             out[i, m] = rewards[s, a, m] + discount * vector[m]

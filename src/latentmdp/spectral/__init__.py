@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from latentmdp.spectral.spectral_psr import SpectralPSR
 
 if TYPE_CHECKING:  # for other parts of the library
-    from latentmdp.spectral.recovery import count_model, log_likelihoods
+    from latentmdp.spectral.recovery import count_model, k_means, log_likelihoods
 else:
     from latentmdp._util import lazy_names
 

@@ -263,13 +263,11 @@ class PSR(Fielded):
         singular_values = float_field(fields, "singular_values", S, None)
         if not 1 <= k <= singular_values.shape[1]:
             raise ValueError(f"rank {k} with {singular_values.shape[1]} singular values")
+        shapes = {"operators": (S, A, S, Z, k, k), "pooled": (S, A, S, Z)}
+        shapes |= dict.fromkeys(("normalisers", "starts", "homes"), (S, k))
         return cls(
             sizes=(S, A, Z),
-            operators=float_field(fields, "operators", S, A, S, Z, k, k),
-            normalisers=float_field(fields, "normalisers", S, k),
-            starts=float_field(fields, "starts", S, k),
-            homes=float_field(fields, "homes", S, k),
-            pooled=float_field(fields, "pooled", S, A, S, Z),
+            **{name: float_field(fields, name, *shape) for name, shape in shapes.items()},
             singular_values=singular_values,
             visited=frozen(flags.copy()),
             visible_contexts=integer_field(fields, "visible_contexts", S),

@@ -187,12 +187,7 @@ class SpectralPSR:
         rng, ranks = np.random.default_rng(0), np.zeros(S, np.int64)
         for s in range(S):
             weights = _test_weights(inverse, s, moments.sizes, moments.lengths[1])
-            counts = moments.joint[s::S].T
-            counts = (
-                counts / weights[:, None]
-                if isinstance(counts, np.ndarray)
-                else (diags_array(1.0 / weights) @ counts)
-            )
+            counts = diags_array(1.0 / weights) @ moments.joint[s::S].T
             ranks[s] = evident_rank(counts, self.rank, rng).rank
         return ranks
 

@@ -405,7 +405,7 @@ def _model_failures(model: LatentMDP) -> list[str]:
     if np.ptp(model.planning_rewards()[:, allowed]) == 0.0:
         failures.append("all mean rewards are equal: every policy is optimal")
     for m, n in combinations(range(model.n_contexts), 2):
-        same = np.array_equal(table.probs[:, m], table.probs[:, n])
+        same = np.array_equal(table.distinct[:, m], table.distinct[:, n])
         if same and np.array_equal(model.initial[m], model.initial[n]):
             failures.append(f"contexts {m} and {n} are the same MDP")
     return failures

@@ -207,20 +207,16 @@ def _memoryless_value(
 ) -> float:
     """The value of rules: actions (L, S), or probabilities (L, S, A)."""
     T, means = chains
-    states, start = np.arange(model.n_states), model.weights[:, None] * model.initial
-    if actions.ndim == 3:
-        rules = [
-            (np.einsum("sa,msan->msn", p, T), np.einsum("sa,msa->ms", p, means)) for p in actions
-        ]
-    else:
-        rules = [(T[:, states, action], means[:, states, action]) for action in actions]
+    start = model.weights[:, None] * model.initial
+    if actions.ndim == 2:
+        actions = np.eye(model.n_actions)[actions]
+    rules = [(np.einsum("sa,msan->msn", p, T), np.einsum("sa,msa->ms", p, means)) for p in actions]
     total, factor = 0.0, 1.0
     if model.horizon is None:
         P, earned = rules[0]
-        for m in range(model.n_contexts):
-            system = np.eye(model.n_states) - model.discount * P[m]
-            total += float(start[m] @ np.linalg.solve(system, earned[m]))
-        return total + _initial_bonus(model)
+        systems = np.eye(model.n_states) - model.discount * P
+        values = np.linalg.solve(systems, earned[..., None])[..., 0]
+        return float((start * values).sum()) + _initial_bonus(model)
     mass = start
     for t in range(model.horizon):
         P, earned = rules[t % len(rules)]
@@ -289,14 +285,23 @@ def posterior(
         If an observation has probability zero in every context still possible.
     """
     _require_lengths(states, actions, rewards)
-    history, belief = History(tuple(states), tuple(actions), tuple(rewards)), model.weights
-    for t, likelihood in enumerate(_likelihoods(model, _following(model), history, smoothing)):
+    history = History(tuple(states), tuple(actions), tuple(rewards))
+    return _belief(model, _following(model), history, smoothing, impossible=False)
+
+
+def _belief(
+    model: LatentMDP, following: Following, history: History, smoothing: float, impossible: bool
+) -> Floats:
+    """The belief after a history; what is `impossible` changes nothing if it is put up with."""
+    belief = model.weights
+    for t, likelihood in enumerate(_likelihoods(model, following, history, smoothing)):
         updated = belief * likelihood
-        if not updated.any() and (t > 0 or smoothing == 0.0):
+        if updated.any():
+            belief = updated / updated.sum()
+        elif not impossible and (t > 0 or smoothing == 0.0):
             raise ImpossibleObservationError(
                 f"what is seen at time {t} has probability zero in every context still possible"
             )
-        belief = updated / updated.sum() if updated.any() else belief
     return np.array(belief)
 
 
@@ -376,7 +381,7 @@ def _alpha(
     policy: AlphaVectorPolicy, following: Following, history: History, n_actions: int
 ) -> Floats:
     first, last = policy.group(len(history.actions), history.states[-1])
-    belief = _acting_belief(policy.model, following, history, policy.smoothing)
+    belief = _belief(policy.model, following, history, policy.smoothing, impossible=True)
     scores = [float(sum(policy.vectors[k] * belief)) for k in range(first, last)]
     return _as_probabilities(int(policy.actions[first + int(np.argmax(scores))]), n_actions)
 
@@ -400,17 +405,6 @@ def _graph(policy: PolicyGraph, history: History, n_actions: int) -> Floats:
         if node >= 0:
             chances[int(nodes.actions[node])] += share
     return chances / chances.sum() if chances.sum() > 0.0 else np.full(n_actions, 1.0 / n_actions)
-
-
-def _acting_belief(
-    model: LatentMDP, following: Following, history: History, smoothing: float
-) -> Floats:
-    """The belief of an acting filter: an observation that is impossible changes nothing."""
-    belief = model.weights
-    for likelihood in _likelihoods(model, following, history, smoothing):
-        updated = belief * likelihood
-        belief = updated / updated.sum() if updated.any() else belief
-    return belief
 
 
 def _as_probabilities(answer: Any, n_actions: int) -> Floats:

@@ -42,8 +42,10 @@ if TYPE_CHECKING:
         sigma_tau,
     )
     from latentmdp.theory.sample_size import (
+        DecodingHorizons,
         Requirement,
         clustering_episodes,
+        decoding_horizons,
         inference_horizon,
         initial_counts,
         initialization_error,

@@ -47,7 +47,7 @@ class SupportPolicy:
         steps = zip(history.states, history.actions, history.states[1:], history.rewards)
         for s, a, n, z in steps:
             outcome = table.find(np.array([((s * A + a) * S + n) * Z + z]), S, Z)[0]
-            possible = possible & (table.probs[outcome] > 0.0)
+            possible = possible & (table.distinct[table.pattern[outcome]] > 0.0)
         s = history.states[-1]
         safe = self.actions.get((s, _packed(possible[None])[0].tobytes()), ())
         chosen = np.isin(np.arange(A), safe) if safe else model.allowed[s]
@@ -112,7 +112,7 @@ class _Search:
         kind = np.where(model.terminal, kernels.LOST, kernels.UNKNOWN).astype(np.int8)
         kind[goals] = kernels.WON
         # Where nothing was ever said of a context, as in an empirical model, nothing is possible.
-        support = _packed(table.probs > 0.0)
+        support = _packed(table.distinct > 0.0)[table.pattern]
         self.problem = (A, table.starts, table.next_state, support, kind)
         W = support.shape[1]
         self.blamed = np.zeros(W, np.uint64)

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from latentmdp._util import Flags, Floats, Integers
+from latentmdp._util import Flags, Floats, Integers, distances
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.planning import solve_dense
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
@@ -148,20 +148,14 @@ def _expected_times(moves: Floats, ends: Floats) -> Floats:
 def _proper_policy(T: Floats, goal: int) -> tuple[Integers, Flags]:
     """States that reach the goal with probability 1 under some policy, and such a policy."""
     S = len(T)
-    possible = T > 0.0
+    possible, goals = T > 0.0, np.arange(S) == goal
     sure = np.ones(S, dtype=bool)
     while True:
         inside = ~np.any(possible & ~sure, axis=-1)  # actions that cannot leave `sure`
-        reached = np.zeros(S, dtype=bool)
-        reached[goal] = True
-        policy = np.zeros(S, dtype=np.int64)
-        while True:
-            towards = np.logical_and(inside, np.any(possible & reached, axis=-1))
-            fresh = towards.any(axis=1) & ~reached & sure
-            if not fresh.any():
-                break
-            policy[fresh] = towards[fresh].argmax(axis=1)
-            reached |= fresh
-        if (reached == sure).all():
-            return policy, sure
-        sure = reached
+        state, _, following = np.nonzero(possible & inside[:, :, None])
+        steps = distances(S, state, following, goals)
+        if ((steps >= 0) == sure).all():
+            break
+        sure = steps >= 0
+    nearer = possible & sure & (steps < steps[:, None, None])
+    return (inside & nearer.any(axis=-1)).argmax(axis=1), sure

@@ -110,6 +110,14 @@ class Diagnosis(Verdicts):
         )
 
     @property
+    def decoding(self) -> sample_size.DecodingHorizons | None:
+        """The horizons of Chen et al. 2024; None without separation, or with nothing hidden."""
+        if self.n_contexts == 1 or self.delta <= ROUNDING:
+            return None
+        delta, eps = min(self.delta, 2.0), self.failure_probability
+        return sample_size.decoding_horizons(delta, self.n_contexts, self.n_states, accuracy=eps)
+
+    @property
     def smoothing(self) -> float:
         """The largest alpha of Theorem 3.4; 0 without separation."""
         return self._if_separated(sample_size.largest_smoothing)
@@ -168,6 +176,8 @@ class Diagnosis(Verdicts):
             ("Assumption 1: delta", *_separation(self)),
             ("Theorem 3.4: horizon", *_horizon(self)),
             ("Theorem 3.4: alpha, eps_init", admitted, largest),
+            ("Chen et al. 2024: to learn", *_learnable(self)),
+            ("Chen et al. 2024: to plan", *_planned(self)),
             ("steps to a 0.99 posterior", *_revelation(self)),
             ("Condition 3: well separated", *_condition_3(self)),
             ("Condition 1: sigma_tau", *_rank(self.sigma_tau, f"tests of length {self.length}")),
@@ -357,6 +367,25 @@ def _horizon(d: Diagnosis) -> Finding:
     verdict = "enough" if d.horizon >= needed else "too short for the theorem"
     needs = f"Theorem 3.4 needs H >= {needed:.3g} (C = 1); you have {d.horizon}: {verdict}"
     return f"{needed:.3g}", needs
+
+
+def _learnable(d: Diagnosis) -> Finding:
+    if d.decoding is None:
+        return "-", "does not apply: nothing is hidden, or contexts are not separated"
+    low, high, _ = d.decoding
+    verdict = "long enough" if d.horizon >= high else "too short" if d.horizon < low else "between"
+    return f"{low:.3g} / {high:.3g}", (
+        f"not learnable far below the first H, learnable from the second (C = 0); you have "
+        f"{d.horizon}: {verdict}"
+    )
+
+
+def _planned(d: Diagnosis) -> Finding:
+    if d.decoding is None:
+        return "-", "does not apply: nothing is hidden, or contexts are not separated"
+    W, eps = d.decoding.planned, d.failure_probability
+    fits = "fits" if d.horizon >= W else "does not fit"
+    return f"{W:.3g}", f"steps after which the context is decoded to plan within {eps:g}: {fits}"
 
 
 def _revelation(d: Diagnosis) -> Finding:

@@ -16,8 +16,10 @@ that knows the model has found the context.
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from scipy.special import lambertw
 
 from latentmdp._util import Floats, RNGLike, arrays, as_generator, validation
 from latentmdp.model import LatentMDP, require_horizon
@@ -35,11 +37,7 @@ def largest_smoothing(delta: float, n_states: int, *, constant: float = 200.0) -
     right = delta**2 / (constant * n_states)
     if right >= 1.0 / math.e:
         return 1.0 / math.e
-    # y = ln(1/alpha) solves y - ln y = -ln right, y > 1: Newton's method, from above, is monotone
-    y, target = 2.0 - 2.0 * math.log(right), -math.log(right)
-    for _ in range(60):
-        y -= (y - math.log(y) - target) / (1.0 - 1.0 / y)
-    return math.exp(-y)
+    return float(np.exp(lambertw(-right, k=-1).real))  # ln alpha e^(ln alpha) = -right
 
 
 def initialization_error(
@@ -105,6 +103,45 @@ def separation_horizon(
     _positive(delta=delta, n_states=n_states, n_contexts=n_contexts, target=target)
     alpha = delta**2 / (smoothing_constant * n_states)
     return constant * delta**-4 * _log_inverse(alpha) ** 2 * math.log(n_contexts / target)
+
+
+class DecodingHorizons(NamedTuple):
+    """Horizons of separated latent MDPs [chen2024]; d is the separation in total variation."""
+
+    unlearnable: float
+    """ln(M / eps) / d^2: much below it no number of episodes suffices."""
+
+    learnable: float
+    """(10 ln(M S / (eps d)) + C) / d^2: from it on polynomially many do."""
+
+    planned: float
+    """2 ln(M / eps) / d^2 + 1: to plan for histories so long, and then for the context that they
+    point to, loses at most eps."""
+
+
+def decoding_horizons(
+    delta: float,
+    n_contexts: int,
+    n_states: int,
+    *,
+    accuracy: float = 0.05,
+    constant: float = 0.0,
+) -> DecodingHorizons:
+    """Within which horizons contexts can be decoded, learned and planned for [chen2024].
+
+    Parameters
+    ----------
+    delta
+        Separation in L1 distance, as everywhere here: d = delta / 2 in total variation.
+    accuracy
+        eps, of a total reward of at most 1.
+    constant
+        C.
+    """
+    _positive(delta=delta, n_contexts=n_contexts, n_states=n_states, accuracy=accuracy)
+    d, decoded = delta / 2.0, math.log(n_contexts / accuracy)
+    learnable = 10.0 * math.log(n_contexts * n_states / (accuracy * d)) + constant
+    return DecodingHorizons(decoded / d**2, learnable / d**2, 2.0 * decoded / d**2 + 1.0)
 
 
 def psr_episodes(

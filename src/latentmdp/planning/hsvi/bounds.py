@@ -535,11 +535,14 @@ class Bounds:
     def keep_better(self) -> None:
         """Keep the better of the bounds at the start before and now."""
         lowers, uppers, items = self.bounds_at(self.start_points)
-        lower = self.constant + float(self.start_weights @ lowers)
-        if lower > self.best_lower:
+        lower, before = self.constant + float(self.start_weights @ lowers), self.best_lower
+        if lower > before:
             self.best_plans, self.best_lower = items, lower
         upper = min(self.best_upper, self.constant + float(self.start_weights @ uppers))
-        self.best_upper = enclosing(self.best_lower, upper, self.magnitude)
+        enclosing(self.best_lower, upper, self.magnitude)
+        # Where they meet, rounding must not make one of them worse than it was.
+        self.best_upper = max(upper, before)
+        self.best_lower = min(self.best_lower, self.best_upper)
 
     def bounds_at(self, points: Integers) -> tuple[Floats, Floats, Integers]:
         """The lower and upper bounds at points, and the plans that attain the lower ones."""

@@ -101,8 +101,20 @@ class Scratch(NamedTuple):
 
 
 @njit(**INNER)
-def best_lane(entry, start, width, mass):
-    """The largest product with `mass` of the vectors of a block, and its lane."""
+def lane_of(top, a, b, c, d, e, f, g, h):
+    """The first of eight numbers that is `top`, one of them."""
+    return 0 if a == top else 1 if b == top else 2 if c == top else 3 if d == top else (
+        4 if e == top else 5 if f == top else 6 if g == top else 7
+    )  # fmt: skip
+
+
+@njit(**INNER)
+def best_lane(entry, start, width, mass, least):
+    """The largest product with `mass` of the vectors of a block, and its lane if above `least`.
+
+    Which lane it is cannot be foreseen, and asking costs more than all products: few blocks need
+    it.
+    """
     row = np.uint64(start)
     a = b = c = d = e = f = g = h = 0.0
     for i in range(width):
@@ -117,10 +129,7 @@ def best_lane(entry, start, width, mass):
         h += m * entry[row, 7]
         row += np.uint64(1)
     top = max(max(max(a, b), max(c, d)), max(max(e, f), max(g, h)))
-    lane = 0 if a == top else 1 if b == top else 2 if c == top else 3 if d == top else (
-        4 if e == top else 5 if f == top else 6 if g == top else 7
-    )  # fmt: skip
-    return top, lane
+    return top, lane_of(top, a, b, c, d, e, f, g, h) if top > least else -1
 
 
 @njit(**INNER)
@@ -134,12 +143,11 @@ def best_leaders(blocks, cell, width, widest, mass):
     if block < 0:
         return cell, two
     while block >= 0:
-        top, lane = best_lane(blocks.entry, block * widest, width, mass)
-        item = blocks.item[block, lane]
+        top, lane = best_lane(blocks.entry, block * widest, width, mass, second)
         if top > best:
-            best, second, one, two = top, best, item, one
+            best, second, one, two = top, best, blocks.item[block, lane], one
         elif top > second:
-            second, two = top, item
+            second, two = top, blocks.item[block, lane]
         block = blocks.link[block]
     return one, two
 
@@ -169,7 +177,7 @@ def best_plan(tables, store, cell, x, mass, one, two):
         leader = one if which == 0 else two
         block = blocks.plans[leader] if leader >= 0 else -1
         while block >= 0:
-            top, lane = best_lane(blocks.entry, block * widest, width, mass)
+            top, lane = best_lane(blocks.entry, block * widest, width, mass, best)
             if top > best:
                 best, item = top, blocks.item[block, lane]
             block = blocks.link[block]
@@ -183,9 +191,9 @@ def best_point(blocks, one, two, width, widest, mass):
     The ratio is the largest r with r b <= mass. A product 0 inf is no limit, and compares false.
     `same` is a point at this very belief, or -1.
     """
-    best, item, ratio, same, total = 0.0, -1, 0.0, -1, 0.0
+    best, item, ratio, same, whole = 0.0, -1, 0.0, -1, 0.0
     for i in range(width):
-        total += mass[i]
+        whole += (1.0 - 1e-9) * mass[i]
     for which in range(2):
         leader = one if which == 0 else two
         block = blocks.points[leader] if leader >= 0 else -1
@@ -207,12 +215,19 @@ def best_point(blocks, one, two, width, widest, mass):
                 f = u if u < f else f
                 g = v if v < g else g
                 h = w if w < h else h
-            for lane, value in enumerate((a, b, c, d, e, f, g, h)):
-                if value * blocks.gain[block, lane] > best:
-                    best, item = value * blocks.gain[block, lane], blocks.item[block, lane]
-                    ratio = value
-                if value >= (1.0 - 1e-9) * total and blocks.gain[block, lane] > 0.0:
-                    same = blocks.item[block, lane]
+            if max(max(max(a, b), max(c, d)), max(max(e, f), max(g, h))) >= whole:
+                for lane, value in enumerate((a, b, c, d, e, f, g, h)):
+                    if value >= whole and blocks.gain[block, lane] > 0.0:
+                        same = blocks.item[block, lane]
+            p, q = a * blocks.gain[block, 0], b * blocks.gain[block, 1]
+            r, s = c * blocks.gain[block, 2], d * blocks.gain[block, 3]
+            t, u = e * blocks.gain[block, 4], f * blocks.gain[block, 5]
+            v, w = g * blocks.gain[block, 6], h * blocks.gain[block, 7]
+            top = max(max(max(p, q), max(r, s)), max(max(t, u), max(v, w)))
+            if top > best:
+                lane = lane_of(top, p, q, r, s, t, u, v, w)
+                best, item = top, blocks.item[block, lane]
+                ratio = top / blocks.gain[block, lane]
             block = blocks.link[block]
     return item, ratio, same
 

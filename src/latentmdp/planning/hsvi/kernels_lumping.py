@@ -40,7 +40,7 @@ def hash_pairs(start, stop, table, n_actions, earned, salt, before, out):
             for k in range(table.starts[row], table.starts[row + 1]):
                 n = table.next_state[k]
                 for m in range(M):
-                    p = np.uint64(table.probs[k, m] * 1099511627776.0 + 0.5)
+                    p = np.uint64(table.distinct[table.pattern[k], m] * 1099511627776.0 + 0.5)
                     if p > np.uint64(0):
                         total[m] += mix(p + mix(before[n, m]))
             for m in range(M):
@@ -75,8 +75,8 @@ def split_classes(start, stop, table, n_actions, pairs, salt, failed):
 def _match(table, n_actions, pairs, s, m, other):
     """Whether each outcome of a state is as likely in both contexts and leads to the same class."""
     for k in range(table.starts[s * n_actions], table.starts[(s + 1) * n_actions]):
-        p, n = table.probs[k, m], table.next_state[k]
-        if abs(p - table.probs[k, other]) > 1e-11:
+        p, n = table.distinct[table.pattern[k], m], table.next_state[k]
+        if abs(p - table.distinct[table.pattern[k], other]) > 1e-11:
             return False
         if p > 0.0 and pairs[n, m] != pairs[n, other]:
             return False
@@ -178,8 +178,8 @@ def _same(table, k, j, s, r, contexts, leader, classes):
     if leader[n] != leader[other]:
         return False
     for m in range(classes.shape[1]):
-        p, like = table.probs[k, m], contexts[r, classes[s, m]]
-        if abs(p - table.probs[j, like]) > 1e-11:
+        p, like = table.distinct[table.pattern[k], m], contexts[r, classes[s, m]]
+        if abs(p - table.distinct[table.pattern[j], like]) > 1e-11:
             return False
         if p > 0.0 and classes[n, m] != classes[other, like]:
             return False
@@ -212,16 +212,18 @@ def fill_problem(
                 straight = width[y] == C
                 for c in range(C):
                     m = contexts[s, c]
-                    if table.probs[k, m] > 0.0 and classes[n, m] != c:
+                    if table.distinct[table.pattern[k], m] > 0.0 and classes[n, m] != c:
                         straight = False
                 if not counting:
                     next_state[k_out], pattern[k_out] = y, entries
                     shift[k_out] = -1 if straight else room
                     for c in range(C):
                         m = contexts[s, c]
-                        probs[entries + c] = table.probs[k, m]
+                        probs[entries + c] = table.distinct[table.pattern[k], m]
                         if not straight:
-                            target[room + c] = classes[n, m] if table.probs[k, m] > 0.0 else 0
+                            target[room + c] = (
+                                classes[n, m] if table.distinct[table.pattern[k], m] > 0.0 else 0
+                            )
                 entries += C
                 k_out += 1
                 if not straight:
@@ -263,7 +265,7 @@ def row_rewards(start, stop, table, values, out):
         for k in range(table.starts[row], table.starts[row + 1]):
             value = values[table.reward[k]]
             for m in range(out.shape[1]):
-                out[row, m] += value * table.probs[k, m]
+                out[row, m] += value * table.distinct[table.pattern[k], m]
 
 
 @njit(cache=True, nogil=True)

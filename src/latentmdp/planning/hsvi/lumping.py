@@ -80,7 +80,7 @@ class Lumping(NamedTuple):
         state = np.repeat(np.arange(problem.width.size), problem.width)
         within = np.arange(N) - problem.first[state]
         places = problem.pay.reshape(-1, A)[state] + within[:, None]
-        table = Outcomes(
+        table = Outcomes.each(
             steps.indptr.astype(np.int64), steps.indices.astype(np.int32),
             np.zeros(steps.nnz, np.int32), steps.data[:, None],
         )  # fmt: skip

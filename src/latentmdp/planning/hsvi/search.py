@@ -36,7 +36,7 @@ _GROWTH = 2.0
 """Factor from sweep to sweep for the number of points: a small one repeats sweeps over nearly the
 same points, a large one places many by old bounds."""
 
-_RETRY, _MEMORY = 6.0, 0.5
+_RETRY, _MEMORY = 6.0, 0.75
 """A kind of round is tried again after so many times its work was spent on others, or after longer
 where it did not pay; and what the rounds of a kind have brought fades by this factor."""
 
@@ -72,7 +72,7 @@ class _Kind:
 
     @property
     def rate(self) -> float:
-        """How much the logarithm of the gap fell for each unit of work."""
+        """How much the logarithm of the gap would fall for each unit of work of the next round."""
         return self._brought / max(self._spent, 1.0)
 
     def note(self, brought: float, work: float, growth: float, best_rate: float) -> None:
@@ -81,8 +81,8 @@ class _Kind:
         After one that brought much less than others have, the next is waited for twice as long.
         """
         self.cost, self.waited = growth * work, 0.0
-        self._brought = _MEMORY * self._brought + brought if brought > 0.0 else 0.0
-        self._spent = _MEMORY * self._spent + work
+        self._brought = _MEMORY * self._brought + brought
+        self._spent = _MEMORY * self._spent + self.cost
         pays = brought > 0.3 * best_rate * work
         self.patience = max(_RETRY, 0.5 * self.patience) if pays else 2.0 * self.patience
 
@@ -101,8 +101,8 @@ class HeuristicSearch:
     def _begin(self) -> None:
         self._count, self._spare = _WIDTH, 2.0
         self._pace = np.zeros(self.bounds.problem.layers)  # seconds of a backup in each layer
-        # Seconds and points of the last sweep, and points that the next one will add, about.
-        self._last_sweep, self._last_points, self._added = 0.0, 0, 1.0
+        # Seconds and backups of the last sweep, and points that the next one will add, about.
+        self._last_sweep, self._last_backups, self._added = 0.0, 0, 1.0
         self._kinds = {"trials": _Kind(), "sweep": _Kind()}
 
     def start(self, weights: Floats) -> None:
@@ -147,17 +147,23 @@ class HeuristicSearch:
             clock.record(bounds.best_lower, bounds.best_upper)
 
     def _sweep(self) -> None:
-        """A sweep; the last one before the time limit has as many points as end in time."""
+        """A sweep; the last one before the time limit has as many points as end in time.
+
+        It backs up the upper bound at all of them: that is worth it once, as at most points of
+        before it falls little from sweep to sweep.
+        """
         bounds, began, last = self.bounds, self.clock.seconds, self._last_sweep
         points, left = bounds.n_points, self.clock.remaining
-        # Looking for plans among those of n points takes sqrt(n), so a sweep takes n^1.5 in all.
-        if 0.0 < left < 2.0 * _GROWTH**1.5 * last:
+        # Looking for plans among those of n points takes sqrt(n) in part: n^1.25 in all.
+        is_last = 0.0 < left < (1.0 + _GROWTH) * _GROWTH**1.25 * last
+        if is_last:
             # No two more of twice as many: all points that one can have are added now.
-            possible = (left / last) ** (1.0 / 1.5) * self._last_points
+            possible = 0.5 * (left / last) ** (1.0 / 1.25) * self._last_backups
             self._count *= max(possible - points, 0.0) / self._added
-        self.back_up(self.sample())
+        visited = self.sample()
+        self._last_backups = self.back_up(visited, everywhere=is_last)
         self._added = max(_GROWTH * (bounds.n_points - points), 1.0)
-        self._last_sweep, self._last_points = self.clock.seconds - began, bounds.n_points
+        self._last_sweep = self.clock.seconds - began
 
     def _run_trials(self) -> None:
         """Trials that take a share of all work so far: a few may bring nothing by chance."""
@@ -174,7 +180,7 @@ class HeuristicSearch:
     def _next_kind(self) -> str:
         """The kind of round that has brought more, or one that was not tried for long."""
         kinds = self._kinds.copy()
-        if self._last_sweep > self.clock.remaining:
+        if self._last_sweep > 2.0 * self.clock.remaining:
             del kinds["sweep"]
         for name, kind in kinds.items():
             if kind.waited >= kind.patience * kind.cost:
@@ -222,20 +228,22 @@ class HeuristicSearch:
             visited.append(points)
         return visited
 
-    def back_up(self, visited: list[Integers]) -> None:
-        """Back up all plans, the last first, and the upper bounds at the visited points.
+    def back_up(self, visited: list[Integers], everywhere: bool = False) -> int:
+        """Back up all plans, the last first, and the upper bounds at the visited points, or at all.
 
-        A sweep moves the start only if it ends in time: where it would not, the oldest points of
-        the steps that are left, which have plans already, are left out.
+        Returns how many backups it wished to make. A sweep moves the start only if it ends in time:
+        where it would not, upper bounds of points that were not visited are left out in the steps
+        that are left, and then the oldest points, which have plans already.
         """
         bounds, clock = self.bounds, self.clock
-        above = np.zeros(bounds.n_points, np.bool_)
+        wishes = np.full(bounds.n_points, int(everywhere))  # for upper bounds: 2 is urgent
         for points in visited:
-            above[points] = True
+            wishes[points] = 2 * bounds.problem.ends
         layers = bounds.points_of_layers()
+        counts = np.array([points.size + np.count_nonzero(wishes[points]) for points in layers])
         # Seconds, if a backup takes as long as in the last sweep; it takes longer by as much as
         # those that are done did, which count more the more they are.
-        expected = self._pace * [points.size for points in layers]
+        expected = self._pace * counts
         total, done, took = float(expected.sum()), 0.0, 0.0
         for t, points in reversed(list(enumerate(layers))):
             began, share = clock.seconds, 1.0
@@ -243,15 +251,21 @@ class HeuristicSearch:
                 slowness = (0.1 * total + took) / (0.1 * total + done)
                 left = slowness * float(expected[: t + 1].sum())
                 share = min(1.0, _LAST_SHARE * clock.remaining / left)
-            some = points[points.size - math.ceil(share * points.size) :]
-            bounds.back_up(some, above[some] & bounds.problem.ends)
+            room = math.ceil(share * counts[t])
+            some = points[max(points.size - room, 0) :]
+            wished = np.argsort(-wishes[some], kind="stable")[: np.count_nonzero(wishes[some])]
+            above = np.zeros(some.size, np.bool_)
+            above[wished[: room - some.size]] = True
+            bounds.back_up(some, above)
             bounds.arrange_grown()
-            done += self._pace[t] * some.size
+            backups = max(float(some.size + above.sum()), 1.0)
+            done += self._pace[t] * backups
             took += clock.seconds - began
-            self._pace[t] = (clock.seconds - began) / max(some.size, 1)
+            self._pace[t] = (clock.seconds - began) / backups
         if not bounds.problem.ends:  # all of them are one layer: now along the walk, the last first
             for points in reversed(visited):
                 bounds.back_up(points, np.ones(points.size, np.bool_))
+        return int(counts.sum())
 
     def prune(self) -> None:
         """Arrange what has grown much, and drop plans that nothing leads to any more."""
