@@ -77,8 +77,9 @@ package: $(VENV)/.dev  ## wheel and sdist under dist/
 
 # The lowest and the newest Python of this machine.
 PYTHONS ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
-	v=$$($$p -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) && echo "$$v $$p"; \
-	done | sort -V -u -k 1,1 | awk '$$1 >= "3.11" {print $$2}' | sed -n '1p;$$p')
+	v=$$($$p -c 'import sys; v = sys.version_info; v < (3, 11) and sys.exit(1); print("%d.%d" % v[:2])' \
+	2>/dev/null) && echo "$$v $$p"; \
+	done | sort -V -u -k 1,1 | cut -d ' ' -f 2 | sed -n '1p;$$p')
 
 release-check: package  ## wheel and sdist, each installed in an empty environment and tried
 	@set -e; for python in $(sort $(PYTHONS)); do for file in dist/*.whl dist/*.tar.gz; do \
