@@ -75,10 +75,11 @@ package: $(VENV)/.dev  ## wheel and sdist under dist/
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 
-# The lowest and the newest Python of this machine; the same one, where there is one.
+# The lowest and the newest Python of this machine.
 PYTHONS ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
-	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p; \
-	done | sed -n '1p;$$p')
+	v=$$($$p -c 'import sys; v = sys.version_info; v < (3, 11) and sys.exit(1); print("%d.%d" % v[:2])' \
+	2>/dev/null) && echo "$$v $$p"; \
+	done | sort -V -u -k 1,1 | cut -d ' ' -f 2 | sed -n '1p;$$p')
 
 release-check: package  ## wheel and sdist, each installed in an empty environment and tried
 	@set -e; for python in $(sort $(PYTHONS)); do for file in dist/*.whl dist/*.tar.gz; do \

@@ -89,7 +89,7 @@ def picture(result: Any, ax: Axes | None = None) -> Axes:
     """
     for kind, draw in _PICTURES.items():
         if isinstance(result, kind):
-            return draw(result, ax)
+            return draw(result, ax=ax)
     kinds = ", ".join(sorted({one.__name__ for one in _PICTURES}))
     raise TypeError(f"there is no picture of a {type(result).__name__}, only of: {kinds}")
 

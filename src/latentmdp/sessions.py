@@ -394,6 +394,9 @@ class Session(Factual):
         shares = (f"{name} {share:.1%}" for name, share in zip(contexts, self.belief))
         return {"steps": self.t, "state": state, "over": self.over, "belief": ", ".join(shares)}
 
+    def __repr__(self) -> str:
+        return f"Session({', '.join(f'{name}={fact!r}' for name, fact in self.facts().items())})"
+
     def observe(
         self,
         state: Any,

@@ -1,9 +1,10 @@
 """The typer application: one entry per command."""
 
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 _GROUPS = {
     "Start here": ("demo", "list", "make"),
@@ -53,11 +54,22 @@ def _root(
     """Plan, learn and act when one of several hidden MDPs is in force."""
 
 
+class _Command(TyperCommand):
+    """A command whose help shows no <bool> beside --help, as if a flag took a value."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.metavar = " "
+        return option
+
+
 for _name, _module in COMMANDS.items():
     # A command that asks for the context hands options it does not know on to others from there.
     _more = typer.Context in _module.command.__annotations__.values()
     app.command(
         _name,
+        cls=_Command,
         rich_help_panel=_PANELS[_name],
         context_settings={"allow_extra_args": _more, "ignore_unknown_options": _more},
     )(_module.command)

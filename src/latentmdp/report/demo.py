@@ -124,14 +124,25 @@ class Demonstration:
         return {name: value.mean for name, value in self.values.items()} | {"learned": learned}
 
 
-def demonstrate(name: str, sizes: Sizes, seed: int, report: Callable[[str], None]) -> Demonstration:
-    """Play one instance; `report` is called with what is done next."""
-    report(f"{name}: planning with the true model")
+def demonstrate(
+    name: str,
+    sizes: Sizes,
+    seed: int,
+    report: Callable[[str], None],
+    say: Callable[[str, str], None] = lambda text, subject: None,
+) -> Demonstration:
+    """Play one instance; `report` is called with what is done next, `say` with what is known."""
     model = make(name, rng=seed, **sizes.arguments)
+    say(_HIDDEN.get(name, ""), name)
+    report(f"{name}: planning with the true model")
+    random = evaluate(model, UniformPolicy(), episodes=sizes.value_episodes, rng=seed)
+    say(f"{random.mean:.3f} per episode", "random actions earn")
     planner = HSVI(gap=0.01, time_limit=sizes.plan_seconds)
     plan = planner.plan(model)
     informed = QMDP().plan(model).upper
     assert informed is not None, "Q-MDP always gives its informed bound"
+    proved = f"{plan.lower:.3f}, and no policy more than {plan.upper:.3f}"
+    say(f"{proved}; told what is hidden, {informed:.3f} at most", "with the model, a plan earns")
     report(f"{name}: the best policy without memory")
     policies: dict[str, Policy | HistoryPolicy] = {
         "random": UniformPolicy(),

@@ -39,7 +39,7 @@ def command(
     instances = QUICK if quick else INSTANCES
     with screen.progress(total=1 + sum(sizes.steps for sizes in instances.values())) as move:
         demos = [
-            demonstrate(name, sizes, seed, lambda doing: move(1, doing))
+            demonstrate(name, sizes, seed, lambda doing: move(1, doing), screen.say)
             for name, sizes in instances.items()
         ]
         move(1, "drawing")
