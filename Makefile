@@ -116,7 +116,9 @@ build/lowest/.made: pyproject.toml tests/lowest_versions.py
 		--constraint build/lowest/constraints.txt --editable '.[dev]'
 	@touch $@
 
+# gym, which icu-sepsis needs, comes as sources, and builds with setuptools and wheel.
 $(VENV)/.examples: $(VENV)/.run
+	$(PIP) setuptools wheel
 	$(PIP) --no-build-isolation --editable '.[examples]'
 	@touch $@
 
