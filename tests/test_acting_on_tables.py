@@ -61,7 +61,7 @@ def any_vectors(model, seed, vectors=2):
 
 def joint_of(model):
     """P_m(s', z | s, a) as a dictionary, read from the table entry by entry."""
-    starts, next_state, reward, probs = model.outcomes
+    starts, next_state, reward, probs = *model.outcomes[:3], model.outcomes.probs
     found = {}
     for row in range(starts.size - 1):
         for k in range(starts[row], starts[row + 1]):
