@@ -655,8 +655,8 @@ def largest_bonus(estimate, optimistic):
 def greedy_action(values, t, s, belief, tried):
     """argmax_a sum_m b(m) Q_{t,m}(s, a), the first of equally good ones.
 
-    Actions that were `tried` (n,), or are not allowed, count only if all are. values (M, H, A, W), belief (3, M);
-    products are added in the order of the contexts.
+    Actions that were `tried` (n,), or are not allowed, count only if all are. values (M, H, A, W),
+    belief (3, M); products are added in the order of the contexts.
     """
     best, winner, fresh = -np.inf, 0, False
     for a in range(values.shape[2]):

@@ -432,14 +432,14 @@ class _Refitting(Learning[Trajectories]):
         return ActingPlanner(planner_for(sized)).plan(sized)
 
     def _bonus(self, fit: Fit) -> Bonus | VarianceBonus | None:
-        """The learner's bonus, larger in a bold phase; without fear of what was never seen."""
+        """The learner's bonus, larger in a bold phase, and smaller in others without noise."""
         bonus = self.learner.bonus
+        if bonus is not None and not len(self.phases) % _BOLD_EVERY:
+            return bonus.scaled(_BOLD)
         if isinstance(bonus, VarianceBonus) and bonus.failure_probability is None:
             novelty = _novelty(self.logs, fit.responsibilities, bonus.remainder)
             bonus = replace(bonus, remainder=min(bonus.remainder, novelty))
-        if bonus is None or len(self.phases) % _BOLD_EVERY:
-            return bonus
-        return bonus.scaled(_BOLD)
+        return bonus
 
     def _optimistic_round(
         self, structure: _ChosenStructure, fit: Fit, model: LatentMDP
