@@ -75,7 +75,7 @@ OTHER = {
         "online/baselines.py: ThompsonPolicy.__call__": "chances of actions, summed over contexts",
         "planning/exact.py: _policy": "beliefs by state",
         "planning/goals.py: _Translation._walk": "the nearest way among nodes",
-        "planning/goals.py: _in_turn": "the nearest way among nodes",
+        "planning/goals.py: _in_turn": "the first nearer action of a pair, by context",
         "planning/goals.py: linked_graph": "nodes by state",
         "plot.py: _visits": "visits of states with actions, to draw",
         "spectral/moments.py: weigh_steps": "by time as well as by cell",
