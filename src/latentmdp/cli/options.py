@@ -146,7 +146,7 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
     return decorate
 
 
-_OUTPUTS = ("out", "plot", "model_out", "run_out")
+_OUTPUTS = ("out", "plot", "model_out", "run_out", "groups")
 """Options that name a file to write."""
 
 
