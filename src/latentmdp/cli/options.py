@@ -76,7 +76,10 @@ Contexts = Annotated[
 ]
 RewardModel = Annotated[
     Literal["auto", "state-action", "transition"],
-    typer.Option(help="What rewards depend on, `transition` being the next state too."),
+    typer.Option(
+        metavar="WHAT",
+        help="What rewards depend on: `state-action`, `transition` (the next state too) or `auto`.",
+    ),
 ]
 PolicyName = Annotated[
     str,
@@ -146,7 +149,7 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
     return decorate
 
 
-_OUTPUTS = ("out", "plot", "model_out", "run_out")
+_OUTPUTS = ("out", "plot", "model_out", "run_out", "groups")
 """Options that name a file to write."""
 
 
@@ -193,8 +196,6 @@ def _options_of(declared: Any) -> list[inspect.Parameter]:
         if kind is not typer.Context:
             info = copy(infos[0]) if infos else typer.Option()
             info.help = texts.get(p.name, info.help)
-            if kind is bool:
-                info.metavar = " "  # otherwise help shows <bool>, as if a flag took a value
             # Without a name, typer would add a --no-... to every flag. (The first argument of
             # `typer.Option` is called `default`, and is a name where there is one.)
             if isinstance(info, OptionInfo) and info.default is ...:
@@ -274,22 +275,20 @@ class LogSource:
         Logged episodes: a file (.parquet, .csv or .npz); or, read batch by batch, a folder or a
         quoted pattern of .parquet files.
     columns
-        What a table calls its columns: `episode=id,t=week,state=brand,...`.
+        What a table calls its columns: `episode=id,t=week,...`.
     covariates
         Columns of a table that describe the individual: `age,region`.
     reward_levels
         Levels that measured rewards of a table are cut into: a number, `auto` or `none`.
-    informative_rewards
-        Whether rewards of a table tell contexts apart, or are only to be earned.
+    silent_rewards
+        Rewards of a table are only to be earned; they tell no contexts apart.
     """
 
     logs: Annotated[Path, typer.Argument(metavar="LOGS")]
     columns: str | None = None
     covariates: str | None = None
     reward_levels: str = "auto"
-    informative_rewards: Annotated[bool, typer.Option("--informative-rewards/--silent-rewards")] = (
-        True
-    )
+    silent_rewards: bool = False
     cluster: Cluster = None
 
     def read(self, device: str = "cpu") -> tuple[Logs, lm.engines.Engine | None]:
@@ -304,7 +303,7 @@ class LogSource:
                     f"--reward-levels takes a number, auto or none, got {levels!r}"
                 )
             arguments["reward_levels"] = None if levels == "none" else int(levels)
-        if not self.informative_rewards:
+        if self.silent_rewards:
             arguments["informative_rewards"] = False
         if path.is_dir() or set("*?[") & set(str(path)):
             return lm.open_logs(str(path), engine=engine, **arguments), engine
@@ -331,7 +330,9 @@ class StructureOptions:
 
     contexts: Contexts = "auto"
     reward_model: RewardModel = "auto"
-    behaviour: Literal["auto", "shared", "by-context"] = "auto"
+    behaviour: Annotated[Literal["auto", "shared", "by-context"], typer.Option(metavar="WHAT")] = (
+        "auto"
+    )
     shared_rewards: Shared = "auto"
     shared_transitions: Shared = "auto"
     shared_initial: Shared = "auto"

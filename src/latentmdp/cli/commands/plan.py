@@ -21,7 +21,9 @@ def command(
         str, options.completed(*PLANNERS, help=f"Which planner: {', '.join(PLANNERS)}.")
     ] = DEFAULT,
     gap: Annotated[float | None, typer.Option(min=0.0)] = None,
-    objective: Literal["worst-case", "cvar", "regret", "ball"] | None = None,
+    objective: Annotated[
+        Literal["worst-case", "cvar", "regret", "ball"] | None, typer.Option(metavar="WHAT")
+    ] = None,
     level: float | None = None,
     time_limit: options.TimeLimit = None,
     out: options.PolicyOut = None,
@@ -44,7 +46,7 @@ def command(
     gap
         Stop at this (upper - lower) / lower.
     objective
-        Plan for the bad case.
+        Plan for the bad case: `worst-case`, `cvar`, `regret` or `ball`.
     level
         Share of bad contexts (cvar), or how far weights are off.
     """
