@@ -30,6 +30,7 @@ are w_m(x), and W has a row for every pair of a first state and covariates that 
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -122,7 +123,10 @@ class Chunk(NamedTuple):
 
     def groups(self) -> tuple[Group, ...]:
         """The episodes, read from the file where there is one."""
-        groups = self.held if self.path is None else _read_groups(self.path)
+        groups = self.held
+        if self.path is not None:
+            with open(self.path, "rb") as stream:
+                groups = pickle.load(stream)
         if self.numbers is None:
             return groups
         return tuple(replace(group, cells=self.numbers[group.cells]) for group in groups)
@@ -253,7 +257,10 @@ def _coded(
     totals = _Totals.of(groups, cells.size, cell_encoder.first_state.size)
     if path is None:
         return Chunk(tuple(groups)), cells, totals
-    _write_groups(path, groups)
+    aside = f"{path}.{os.getpid()}.{id(groups)}"  # the file appears whole or not at all
+    with open(aside, "wb") as stream:
+        pickle.dump(tuple(groups), stream, pickle.HIGHEST_PROTOCOL)
+    os.replace(aside, path)
     return Chunk((), path), cells, totals
 
 
@@ -610,30 +617,6 @@ def _numbered_chunk(chunk: Chunk, chunk_cells: Integers, cells: Integers) -> Chu
 def _cell_type(n_cells: int) -> Any:
     """The smallest type for numbers of cells that loops are compiled for."""
     return np.uint16 if n_cells <= 1 << 16 else np.int32
-
-
-_FIELDS = ("cells", "offsets", "first", "counts", "common")
-
-
-def _write_groups(path: str, groups: Sequence[Group]) -> None:
-    """Write groups to a file that appears whole or not at all, an empty array for None."""
-    aside = f"{path}.{os.getpid()}.{id(groups)}"
-    with open(aside, "wb") as stream:
-        for group in groups:
-            for name in _FIELDS:
-                array = getattr(group, name)
-                np.save(stream, np.zeros(0, np.int32) if array is None else array)
-    os.replace(aside, path)
-
-
-def _read_groups(path: str) -> tuple[Group, ...]:
-    groups = []
-    with open(path, "rb") as stream:
-        while stream.peek(1):
-            arrays = {name: np.load(stream) for name in _FIELDS}
-            common = arrays.pop("common")
-            groups.append(Group(common=common if common.size else None, **arrays))
-    return tuple(groups)
 
 
 def checked_logs(logs: Logs | Sequence[Logs], minimum: int = 1) -> list[Logs]:
