@@ -6,7 +6,7 @@ import pytest
 import latentmdp as lm
 from latentmdp.engines.threads import Threads
 from latentmdp.estimation.episodes import Episodes
-from latentmdp.estimation.starts import pair_counts
+from latentmdp.estimation.starts import PairMoments
 from latentmdp.testing import posterior, random_model, trajectory_probability
 
 
@@ -83,7 +83,7 @@ def test_counts_of_cells_first_states_and_pairs() -> None:
                     pairs[x[t], x[u]] += count * (t != u)
     np.testing.assert_allclose(episodes.cell_counts(), cells[episodes.cells])
     chosen = np.ix_(episodes.cells, episodes.cells)
-    np.testing.assert_allclose(pair_counts(episodes), pairs[chosen])
+    np.testing.assert_allclose(PairMoments(episodes)._pairs, pairs[chosen])
     assert (
         episodes.by_state(episodes.beginning_counts()).sum()
         == episodes.n_episodes
