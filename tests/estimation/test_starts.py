@@ -9,7 +9,12 @@ from latentmdp.estimation.starts import PairMoments, context_points
 
 def episodes_of(model: lm.LatentMDP, number: int, seed: int = 0) -> Episodes:
     logs = lm.simulate(model, lm.UniformPolicy(), number, rng=seed).without_contexts()
-    return Episodes([logs], use_rewards=False)
+    return Episodes([unpaid(logs)])
+
+
+def unpaid(logs: lm.Trajectories) -> lm.Trajectories:
+    """The same steps without rewards."""
+    return logs._with(rewards=np.zeros_like(logs.rewards), reward_values=np.zeros(1))
 
 
 def whitened(moments: PairMoments) -> np.ndarray:
@@ -43,7 +48,7 @@ def test_rows_of_which_all_episodes_are_held_out() -> None:
     usual = lm.simulate(model, lm.UniformPolicy(), 200, rng=0)
     odd = lm.simulate(model.replace(initial=2), lm.UniformPolicy(), 1, rng=0)
     logs = lm.Trajectories.concat([usual, odd]).without_contexts()
-    folds = Episodes([logs], use_rewards=False).folds(5, np.random.default_rng(0))
+    folds = Episodes([unpaid(logs)]).folds(5, np.random.default_rng(0))
     (train,) = [train for train, _ in folds if (train.cell_counts() == 0.0).any()]
     moments, counts = PairMoments(train), train.cell_counts()
     totals = np.bincount(moments.row, counts)
@@ -101,7 +106,7 @@ def test_a_row_without_a_visit_in_the_training_episodes_counts_as_nothing() -> N
     logs = lm.Trajectories.from_lists(
         [*usual, [0, 1, 2, 2, 2]], [[0, 1, 0, 1]] * 13, [[0, 1, 0, 1]] * 13
     )
-    episodes = Episodes([logs], use_rewards=True)
+    episodes = Episodes([logs])
     for train, _ in episodes.folds(13, np.random.default_rng(0)):
         moments = PairMoments(train)
         unseen = np.bincount(moments.row, train.cell_counts())[moments.row] == 0.0
