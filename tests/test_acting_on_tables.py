@@ -61,12 +61,11 @@ def any_vectors(model, seed, vectors=2):
 
 def joint_of(model):
     """P_m(s', z | s, a) as a dictionary, read from the table entry by entry."""
-    starts, next_state, reward, probs = model.outcomes
-    found = {}
-    for row in range(starts.size - 1):
-        for k in range(starts[row], starts[row + 1]):
-            key = (*divmod(row, model.n_actions), int(next_state[k]), int(reward[k]))
-            found[key] = probs[k]
+    table, found = model.outcomes, {}
+    for row in range(table.starts.size - 1):
+        for k in range(table.starts[row], table.starts[row + 1]):
+            step = int(table.next_state[k]), int(table.reward[k])
+            found[(*divmod(row, model.n_actions), *step)] = table.probs[k]
     return found
 
 

@@ -30,7 +30,6 @@ OTHER = {
         "deterministic/algorithm5.py: Explorer.needed_tries": "a bound on missed chances",
         "estimation/em.py: _m_step": "the share of a context in all episodes",
         "estimation/likelihood.py: MixtureLikelihood.mixed": "first states mixed with the pooled",
-        "experiments/arena_tasks.py: _blackjack": "decks that differ by context",
         "instances/separated.py: _separated_rows": "the interval of a mixing weight",
         "logs/covariates.py: Encoder.of": "weighted means of covariates",
         "logs/long_table.py: reward_levels_of": "weighted means of rewards",

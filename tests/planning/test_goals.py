@@ -213,4 +213,5 @@ def test_what_is_reached_surely_needs_no_search(seed):
     if found.sure is not None:
         np.testing.assert_allclose(lm.evaluate(goal, found.sure).by_context, 1.0, atol=1e-9)
         plan = lm.HSVI(threads=1).plan(goal)
-        assert (plan.lower, plan.upper, plan.n_iter) == (1.0, 1.0, 0)
+        assert plan.lower >= 1.0 - 1e-12  # a certificate leaves room for rounding
+        assert (plan.upper, plan.n_iter) == (1.0, 0)

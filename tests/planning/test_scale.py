@@ -120,7 +120,7 @@ def test_what_does_not_fit_is_not_begun(planner: type) -> None:
     assert "would need about" in plan.message
     assert not plan.converged
     assert plan.lower <= plan.upper
-    assert plan.policy.actions.size == 2 * model.horizon * model.n_states  # two policies
+    assert plan.policy.actions.size == model.horizon * model.n_states  # one policy, no room for two
 
 
 @pytest.mark.parametrize("planner", [lm.HSVI, lm.PBVI])

@@ -18,8 +18,3 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list
     """The lines of a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
-
-
-def or_dash(value: float | None, form: str = "") -> str:
-    """A number in a table, in this format; a dash where there is none, or it is not a number."""
-    return "-" if value is None or value != value else format(value, form)

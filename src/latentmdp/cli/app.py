@@ -11,7 +11,7 @@ _GROUPS = {
     "Plan with known models": ("plan", "compare", "evaluate"),
     "Understand a policy": ("explain", "explorer", "report"),
     "Learn from logs": ("solve", "fit", "simulate"),
-    "Learn by acting": ("learn", "lucrl", "compare-learners"),
+    "Learn by acting": ("learn", "lucrl"),
     "Files and assumptions": ("info", "convert", "diagnose"),
     "The paper": ("reproduce",),
 }

@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from latentmdp._util import (
+    CheckpointError,
     atomic_write,
     one_writer,
     plural,
@@ -245,7 +246,10 @@ def read_result(folder: Path, setting: Setting) -> SettingResult:
     """
     found = read_checkpoint(folder / setting.file_name, setting.content, {})
     assert found is not None
-    return SettingResult(pa.table(found.arrays), found.seconds)
+    try:
+        return SettingResult(pa.table(found.arrays), found.seconds)
+    except ValueError as error:
+        raise CheckpointError(f"{folder / setting.file_name}: not a table ({error})") from None
 
 
 def _write(folder: Path, setting: Setting, columns: Columns, seconds: float) -> None:

@@ -415,9 +415,9 @@ def _require_same_actions(problem: _Problem, nodes: _Nodes) -> None:
     """What is possible is seen: in a node all contexts have the same actions."""
     pomdp = problem.pomdp
     offered = np.diff(problem.starts).reshape(-1, pomdp.n_actions) > 0
-    for a in np.flatnonzero(~offered.all(axis=0)):
+    for a in np.flatnonzero(~offered.all(axis=0)).tolist():
         offers = np.append(offered[:, a], False)[nodes.vectors]
-        lacks = (nodes.vectors >= 0) & ~offers & offers.any(axis=1)[:, None]
+        lacks = (nodes.vectors >= 0) & ~offers & np.any(offers, axis=1, keepdims=True)
         for x in nodes.vectors[lacks][:1]:
             raise FormatError(
                 f"nothing follows action {pomdp.action_names[a]} in {pomdp.state_name(x)}, but in "

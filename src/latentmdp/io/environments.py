@@ -83,20 +83,20 @@ def _statements(declared: list[list[str]], lines: list[str], discount: float) ->
             n, s = _named(keys, range(N), range(S))
             first[int(n), int(s)] = 1.0
             continue
-        for n, parameters in enumerate(known):
-            value = _value(word, parameters)
+        for e, values in enumerate(known):
+            value = _value(word, values)
             if section == "Transition function":
-                s, a, after = _named(keys, here[n], actions, here[n])
+                s, a, after = _named(keys, here[e], actions, here[e])
                 yield f"T: {a} : {s} : {after} {value}"
             elif section == "Observation function":
-                a, s, o = _named(keys, actions, here[n], observations)
+                a, s, o = _named(keys, actions, here[e], observations)
                 yield f"O: {a} : {s} : {o} {value}"
             elif section == "Reward function":
-                s, a = _named(keys, here[n], actions)
+                s, a = _named(keys, here[e], actions)
                 yield f"R: {a} : {s} : * : * {value}"
             elif section == "Initial beliefs":
                 (s,) = _named(keys, range(S))
-                first[n, int(s)] = value
+                first[e, int(s)] = value
             else:
                 raise FormatError(f"{line!r:.60} is in no section that such files have")
     total = first.sum() if section == "Initial tuples" else N

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         acting_smoothing,
         planner_for,
     )
+    from latentmdp.planning.almost_sure import AlmostSurely, SupportPolicy, almost_surely
     from latentmdp.planning.chains import solve_dense
     from latentmdp.planning.evaluation import HistoryTree
     from latentmdp.planning.explanation import (

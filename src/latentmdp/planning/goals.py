@@ -32,6 +32,7 @@ from latentmdp._util import Flags, Floats, Integers, distances, end_components, 
 from latentmdp.errors import ModelError, TooLargeError
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
+from latentmdp.planning.almost_sure import almost_surely
 from latentmdp.planning.graphs import evaluated_graph, graph_bounds
 from latentmdp.planning.limits import LimitReached
 from latentmdp.policies import MixturePolicy
@@ -124,8 +125,6 @@ def _sure_goal(model: LatentMDP, most: int) -> Quotient | None:
     in one until something else happens than what leads nearer, and then goes on with the next. In
     the true context no round is without a chance to go all the way.
     """
-    from latentmdp.theory import almost_surely
-
     table, M = model.outcomes, model.n_contexts
     amounts = model.reward_values[table.reward]
     pays, worth = amounts != 0.0, float(amounts.max(initial=0.0))
@@ -216,10 +215,10 @@ def _in_turn(
     while frontier.size:
         frontier = np.setdiff1d(after(frontier)[2], reached)
         reached = np.union1d(reached, frontier)
-    i, m = np.divmod(reached, M)
+    pair, heading = np.divmod(reached, M)
     source, entries, following = after(reached)
     return linked_graph(
-        model, states[i], action[best[m, i]],
+        model, states[pair], action[best[heading, pair]],
         (source, entries, np.searchsorted(reached, following)),
         begins, np.searchsorted(reached, first)[None], np.ones(1),
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from latentmdp.theory.almost_sure import AlmostSurely, SupportPolicy, almost_surely
+    from latentmdp.planning import AlmostSurely, SupportPolicy, almost_surely
     from latentmdp.theory.communication import (
         connectivity,
         diameter,

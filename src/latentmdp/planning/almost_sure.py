@@ -22,7 +22,7 @@ from latentmdp._util import Floats, Integers, Result, names
 from latentmdp.errors import TooLargeError
 from latentmdp.logs import History
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.theory import kernels
+from latentmdp.planning import kernels_almost_sure as kernels
 
 
 @dataclass(frozen=True, eq=False, repr=False)
