@@ -49,7 +49,6 @@ OTHER = {
         "theory/communication.py: _expected_times": "policy iteration for hitting times",
     },
     "what a policy does next": {
-        "estimation/clustering.py: _reassigned": "the nearest cluster of a trajectory",
         "planning/compact.py: _Choice._evaluated": "at which node a plan begins",
         "planning/explanation.py: ActionRule._memory": "the node for a belief that a user names",
         "planning/explanation.py: switches": "where the best vector changes along a segment",
