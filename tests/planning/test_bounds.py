@@ -7,7 +7,7 @@ from models import random_model
 import latentmdp as lm
 from latentmdp import testing
 from latentmdp.planning.hsvi.bounds import Bounds
-from latentmdp.planning.hsvi.nodes import alpha_policy, reached, vectors_of
+from latentmdp.planning.hsvi.nodes import Nodes, alpha_policy, reached
 from latentmdp.planning.hsvi.search import HeuristicSearch, inclusion, systematic
 from latentmdp.planning.limits import PlanningClock
 
@@ -32,7 +32,7 @@ def add(bounds: Bounds, t: int, rng: np.random.Generator, points: int) -> None:
 def sweep(bounds: Bounds) -> None:
     for points in reversed(bounds.points_of_layers()):
         bounds.back_up(points, np.ones(points.size, np.bool_))
-        bounds.arrange_grown(1.0)
+        bounds.arrange(1.0)
     bounds.keep_better()
 
 
@@ -104,8 +104,8 @@ def test_the_policy_keeps_only_plans_that_are_followed_and_their_value(seed: int
     policy = alpha_policy(bounds)
     assert policy.actions.size < bounds.n_plans
     assert testing.policy_value(bounds.model, policy) >= bounds.best_lower - 1e-10
-    nodes = reached(bounds, bounds.start_states, bounds.best_plans)
-    np.testing.assert_array_equal(vectors_of(bounds, nodes), policy.vectors)
+    nodes = reached(Nodes(bounds, bounds.start_states, bounds.best_plans))
+    np.testing.assert_array_equal(nodes.vectors(), policy.vectors)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -77,8 +77,8 @@ def empty_store(n_cells: int, widest: int, n_actions: int) -> Store:
             empty(i8), empty(f8, widest), empty(f8, n_actions), empty(f8), empty(f8), *numbers
         ),
         Plans(empty(f8, widest), empty(i8), empty(i4), empty(i8), empty(i8)),
-        np.full(n_cells, -1), np.full(2, -1, i4), empty(np.uint64), empty(i8),
-        np.array([0, 0, 0, 0, n_cells, 0]),
+        np.full(n_cells, -1), np.full(2, -1, i4), empty(np.uint64),
+        np.array([0, 0, 0, 0, n_cells]),
     )  # fmt: skip
 
 
@@ -181,9 +181,7 @@ class Bounds:
         widest = int(problem.width.max())
         self._by_state = np.diff(problem.starts[::A])  # outcomes of all actions
         self.store = empty_store(problem.layers * X, widest, A)
-        self._arranged = np.zeros(problem.layers * X, np.int64)  # points when cells were arranged
-        self._counted = 0  # points whose cells were counted
-        self._members = np.zeros(problem.layers * X, np.int64)
+        self._arranged = 0  # points when they were arranged
         self.n_backups, self.work = 0, 0.0
         self._scratch: list[Scratch] = []  # working memory that no thread uses now
         self.resolution = 10000.0
@@ -362,17 +360,11 @@ class Bounds:
         if size[kernels.LINKS] + links > len(store.plans.link):
             n = int(1.5 * (size[kernels.LINKS] + links))
             store = store._replace(plans=store.plans._replace(link=_resized(store.plans.link, n)))
-        if size[kernels.BLOCKS] - size[kernels.FREE] + blocks > len(store.blocks.link):
+        if size[kernels.BLOCKS] + blocks > len(store.blocks.link):
             n, old = int(1.5 * (size[kernels.BLOCKS] + blocks)), store.blocks
-            widest = store.plans.vector.shape[1]
-            store = store._replace(
-                blocks=old._replace(
-                    link=_resized(old.link, n), fill=_resized(old.fill, n),
-                    item=_resized(old.item, n), gain=_resized(old.gain, n),
-                    entry=_resized(old.entry, n * widest),
-                ),
-                free=_resized(store.free, n),
-            )  # fmt: skip
+            entry = _resized(old.entry, n * store.plans.vector.shape[1])
+            fewer = (_resized(array, n) for array in (old.link, old.fill, old.item, old.gain))
+            store = store._replace(blocks=kernels.Blocks(*old[:3], *fewer, entry))
         self.store = store
         if 2 * (size[kernels.POINTS] + points) > len(store.slots):
             self._rehash(int(size[kernels.POINTS] + points))
@@ -518,27 +510,25 @@ class Bounds:
         # Forth and back, and one thread where other work is shared by several.
         self.work += 4.0 * n_backups * float(self._by_state.mean())
 
-    def arrange(self, cells: Integers) -> None:
-        """Arrange the plans and points of cells."""
-        points = int(self._members[cells].sum())
-        leaders = int(np.ceil(np.sqrt(self._members[cells])).sum())
-        self._reserve(blocks=2 * points // kernels.LANES + 3 * leaders + 3 * cells.size)
-        owners = int(self.store.size[kernels.OWNERS]) + leaders
+    def arrange(self, factor: float = 2.0) -> None:
+        """Arrange plans and points anew, once there are so many times as many as the last time."""
+        if self.n_points <= factor * self._arranged:
+            return
+        self._arranged, store = self.n_points, self.store
+        members = np.bincount(store.points.cell[: self.n_points], minlength=store.newest.size)
+        leaders = int(np.ceil(np.sqrt(members)).sum())
+        store.size[kernels.BLOCKS] = 0
+        self._reserve(
+            blocks=2 * self.n_points // kernels.LANES
+            + 3 * (leaders + int(np.count_nonzero(members)))
+        )
+        owners = store.newest.size + leaders
         if owners > len(self.store.blocks.plans):
             old = self.store.blocks
             plans, heads = _resized(old.plans, 2 * owners), _resized(old.points, 2 * owners)
             self.store = self.store._replace(blocks=old._replace(plans=plans, points=heads))
         mass = np.empty(self.store.points.belief.shape[1])
-        kernels.arrange(self.tables, self.store, cells, self.few, self._least_rise, mass)
-        self._arranged[cells] = self._members[cells]
-
-    def arrange_grown(self, factor: float = 2.0) -> None:
-        """Arrange the cells with so many times as many points as when they were arranged."""
-        fresh = self.store.points.cell[self._counted : self.n_points]
-        self._members += np.bincount(fresh, minlength=self._members.size)
-        self._counted = self.n_points
-        grown = (self._members > factor * self._arranged) & (self._members > self.few)
-        self.arrange(np.flatnonzero(grown))
+        kernels.arrange(self.tables, self.store, self.few, self._least_rise, mass)
 
     def keep_better(self) -> None:
         """Keep the better of the bounds at the start before and now."""
@@ -567,7 +557,7 @@ class Bounds:
         arrays = (
             *self.problem[:11], *self.lumping[1:], *self.tables.sets, self.tables.first_plans,
             self.best,
-            *store.blocks, *store.points, *store.plans, store.slots, store.keys, store.free,
+            *store.blocks, *store.points, *store.plans, store.slots, store.keys,
         )  # fmt: skip
         return float(sum(np.asarray(array).nbytes for array in arrays))
 
