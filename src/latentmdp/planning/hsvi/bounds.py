@@ -363,8 +363,10 @@ class Bounds:
         if size[kernels.BLOCKS] + blocks > len(store.blocks.link):
             n, old = int(1.5 * (size[kernels.BLOCKS] + blocks)), store.blocks
             entry = _resized(old.entry, n * store.plans.vector.shape[1])
-            fewer = (_resized(array, n) for array in (old.link, old.fill, old.item, old.gain))
-            store = store._replace(blocks=kernels.Blocks(*old[:3], *fewer, entry))
+            more = {
+                name: _resized(getattr(old, name), n) for name in ("link", "fill", "item", "gain")
+            }
+            store = store._replace(blocks=old._replace(entry=entry, **more))
         self.store = store
         if 2 * (size[kernels.POINTS] + points) > len(store.slots):
             self._rehash(int(size[kernels.POINTS] + points))
