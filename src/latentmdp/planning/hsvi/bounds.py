@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -90,16 +90,6 @@ def _least(problem: LumpedProblem) -> Floats:
     if not problem.ends:
         return np.array([worst / (1.0 - problem.discount)])
     return worst * np.cumsum(problem.discount ** np.arange(problem.layers))[::-1]
-
-
-class PlanArrays(NamedTuple):
-    """The plans there are, see `kernels.Plans`."""
-
-    vectors: Floats
-    cells: Integers
-    actions: Any
-    starts: Integers
-    links: Integers
 
 
 class Bounds:
@@ -330,13 +320,10 @@ class Bounds:
         return int(self.store.size[kernels.PLANS])
 
     @property
-    def plans(self) -> PlanArrays:
+    def plans(self) -> Plans:
         """All plans, views."""
-        plans, n = self.store.plans, self.n_plans
-        links = plans.link[: self.store.size[kernels.LINKS]]
-        return PlanArrays(
-            plans.vector[:n], plans.cell[:n], plans.action[:n], plans.start[:n], links
-        )
+        *columns, links = self.store.plans
+        return Plans(*(c[: self.n_plans] for c in columns), links[: self.store.size[kernels.LINKS]])
 
     def layer_of(self, cells: Integers) -> Integers:
         """The layers of cells."""
@@ -493,9 +480,9 @@ class Bounds:
     def run_trials(self, share: float = 0.5) -> None:
         """Some trials from the start, each until the gap is below a share of that at the start."""
         depth = self.depth
-        # So many that a call is worth it, and that the clock is looked at often enough.
-        cost = float(self._by_state.mean()) * (depth + 1) * float(self.problem.width.max())
-        count = max(1, min(64, int(_AT_ONCE / cost)))
+        # So many that a call is worth it; each backup may need two blocks of its own.
+        room = 2 * kernels.LANES * self.store.points.belief.shape[1] * (depth + 1)
+        count = max(1, min(64, _AT_ONCE // room))
         most = count * (depth + 1)
         self._reserve(most, most, most * self._most_outcomes, 2 * most)
         lowers, uppers, _ = self.bounds_at(self.start_points)
@@ -569,13 +556,13 @@ class Bounds:
         wanted = np.zeros(n, np.bool_)
         of_points = store.points.plan[: self.n_points]
         roots = [of_points, self.best_plans, *self.kept]
-        counts = np.diff(np.append(plans.starts, len(plans.links)))
+        counts = np.diff(np.append(plans.start, len(plans.link)))
         first = np.concatenate(roots)
-        kernels.mark(first[first >= 0], plans.starts, counts, plans.links, wanted)
+        kernels.mark(first[first >= 0], plans.start, counts, plans.link, wanted)
         number = np.where(wanted, np.cumsum(wanted) - 1, -1)
-        links = plans.links[np.repeat(wanted, counts)]
+        links = plans.link[np.repeat(wanted, counts)]
         kept = Plans(
-            plans.vectors[wanted], plans.cells[wanted], plans.actions[wanted],
+            plans.vector[wanted], plans.cell[wanted], plans.action[wanted],
             np.cumsum(counts[wanted]) - counts[wanted],
             np.where(links >= 0, number[np.maximum(links, 0)], links),
         )  # fmt: skip

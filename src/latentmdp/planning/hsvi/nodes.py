@@ -59,7 +59,7 @@ class Nodes(NamedTuple):
         layers, states = np.divmod(self.groups, bounds.model.n_states)
         number = np.maximum(-1 - self.plans, 0)
         actions = bounds.first_actions[layers, bounds.lumping.state[states], number]
-        actions[is_plan] = bounds.plans.actions[self.plans[is_plan]]
+        actions[is_plan] = bounds.plans.action[self.plans[is_plan]]
         return actions.astype(np.int32)
 
     def vectors(self) -> Floats:
@@ -77,7 +77,7 @@ class Nodes(NamedTuple):
                 vectors[some],
             )
             is_plan = plans >= 0
-            of_plans = bounds.plans.vectors[plans[is_plan]]
+            of_plans = bounds.plans.vector[plans[is_plan]]
             out[is_plan] = np.take_along_axis(of_plans, classes[is_plan], 1)
             places = first[some][~is_plan, None] + classes[~is_plan]
             out[~is_plan] = bounds.tables.first_plans[-1 - plans[~is_plan, None], places]
@@ -93,8 +93,8 @@ class Nodes(NamedTuple):
         groups = np.where(over, -1, layers * model.n_states + table.next_state[outcomes])
         links = self.plans[source]  # a policy goes on with itself
         linked = (links >= 0) & ~over
-        places = bounds.plans.starts[links[linked]] + bounds.lumping.outcome[outcomes[linked]]
-        links[linked] = bounds.plans.links[places]
+        places = bounds.plans.start[links[linked]] + bounds.lumping.outcome[outcomes[linked]]
+        links[linked] = bounds.plans.link[places]
         return Nodes(bounds, groups, links)
 
 

@@ -20,12 +20,14 @@ the logarithm of the gap more for its work, and now and then another.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from latentmdp._util import Floats, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.hsvi.bounds import Bounds
+from latentmdp.planning.hsvi.kernels import Expansion
 from latentmdp.planning.limits import LimitReached, PlanningClock
 
 _WIDTH = 16.0
@@ -180,30 +182,22 @@ class HeuristicSearch:
 
     def sample(self) -> list[Integers]:
         """Walk forward to points whose chance times gap is large; those of each step."""
-        bounds = self.bounds
-        points, weights = bounds.start_points, bounds.start_weights
-        visited, first = [points], 0.0
-        for _ in range(bounds.depth):
-            actions = bounds.store.points.limit[points].argmax(axis=1)  # optimistic
-            found = bounds.expand(points, weights, actions)
+        bounds, first = self.bounds, 0.0
+
+        def optimistic(points: Integers) -> Integers:
+            return np.asarray(bounds.store.points.limit[points].argmax(axis=1))
+
+        def chances(found: Expansion) -> Floats:
+            nonlocal first
             excess = found.weights * np.maximum(found.uppers - found.lowers, 0.0)
             total = float(excess.sum())
-            if total <= 0.0:
-                break
             first = first or total
-            count = max(1.0, self._count * (total / first) ** _ALLOTMENT)
+            count = max(1.0, self._count * (total / first) ** _ALLOTMENT) if first else 0.0
             more = systematic(inclusion(excess, self._spare * count), self._rng)
             bounds.locate(found, more)  # for the lower bound alone
-            probabilities = inclusion(excess, count)
-            kept = systematic(probabilities, self._rng)
-            if kept.size == 0:
-                break
-            weights = found.weights[kept] / probabilities[kept]
-            points = bounds.locate(found, kept)
-            points, where = np.unique(points, return_inverse=True)
-            weights = np.bincount(where, weights, points.size).astype(np.float64)
-            visited.append(points)
-        return visited
+            return inclusion(excess, count)
+
+        return walk(bounds, optimistic, chances, self._rng)
 
     def back_up(self, visited: list[Integers], everywhere: bool = False) -> None:
         """Back up all plans, the last first, and the upper bounds at the visited points, or at all.
@@ -240,6 +234,30 @@ class HeuristicSearch:
             bounds.collect()
         # Twice what there is: arrays double when they grow.
         self.clock.require_memory(2.0 * bounds.nbytes)
+
+
+def walk(
+    bounds: Bounds, act: Callable[[Integers], Integers], chances: Callable[[Expansion], Floats],
+    rng: np.random.Generator,
+) -> list[Integers]:  # fmt: skip
+    """Walk forward from the start; the points of each step.
+
+    `act` takes the actions at points, `chances` says with which probability what follows is kept.
+    """
+    points, weights = bounds.start_points, bounds.start_weights
+    visited = [points]
+    for _ in range(bounds.depth):
+        bounds.check()
+        found = bounds.expand(points, weights, act(points))
+        probabilities = chances(found)
+        kept = systematic(probabilities, rng)
+        if kept.size == 0:
+            break
+        weights = found.weights[kept] / probabilities[kept]
+        points, where = np.unique(bounds.locate(found, kept), return_inverse=True)
+        weights = np.bincount(where, weights, points.size).astype(np.float64)
+        visited.append(points)
+    return visited
 
 
 def inclusion(excess: Floats, count: float) -> Floats:
