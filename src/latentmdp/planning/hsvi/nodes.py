@@ -108,7 +108,10 @@ def reached(first: Nodes, everywhere: bool = False) -> Nodes:
     frontier = np.unique(first.codes[~model.terminal[first.states]])
     parts, known = [frontier], frontier
     while frontier.size:
-        after = first.of_codes(frontier).followers()
+        nodes = first.of_codes(frontier)
+        if everywhere:  # a policy goes on with itself
+            nodes = first.of_codes(frontier[nodes.plans >= 0])
+        after = nodes.followers()
         frontier = np.unique(after.codes[after.groups >= 0])
         if not bounds.problem.ends:  # otherwise no node comes twice
             frontier = np.setdiff1d(frontier, known, assume_unique=True)
@@ -121,13 +124,14 @@ def reached(first: Nodes, everywhere: bool = False) -> Nodes:
     # who begin with another belief or in another state.
     two = 16.0 * alive.size * layers * model.n_contexts
     standing = np.arange(min(2 if 10.0 * two <= bounds.memory else 1, n_policies))
-    plans = np.unique(first.of_codes(codes).plans)
-    followed = np.union1d(standing, -1 - plans[plans < 0])
+    policies = -1 - first.of_codes(codes).plans
+    followed = np.union1d(standing, policies[policies >= 0])
     if everywhere or followed.size * alive.size * layers <= codes.size:
         standing = followed
     groups = (np.arange(layers)[:, None] * model.n_states + alive).ravel()
     others = Nodes(bounds, np.repeat(groups, standing.size), np.tile(-1 - standing, groups.size))
-    return first.of_codes(np.union1d(codes, others.codes))
+    codes = codes[~np.isin(policies, standing)]
+    return first.of_codes(np.sort(np.concatenate([codes, others.codes])))
 
 
 def alpha_policy(bounds: Bounds) -> AlphaVectorPolicy:
