@@ -322,8 +322,9 @@ class Bounds:
     @property
     def plans(self) -> Plans:
         """All plans, views."""
-        *columns, links = self.store.plans
-        return Plans(*(c[: self.n_plans] for c in columns), links[: self.store.size[kernels.LINKS]])
+        made = self.store.plans
+        some = made._make(column[: self.n_plans] for column in made)
+        return some._replace(link=made.link[: self.store.size[kernels.LINKS]])
 
     def layer_of(self, cells: Integers) -> Integers:
         """The layers of cells."""
