@@ -89,15 +89,15 @@ def cirrhosis(frame):
     return frame.assign(free=(frame["edema"] == 0).astype(float))
 
 
-def sepsis(patients=1500, steps=8, seed=0):
+def sepsis(patients=800, steps=8, seed=0):
     """Two hidden types in ICU-Sepsis: treatments do what the data say, or half of it."""
     import gymnasium as gym
     import icu_sepsis  # noqa: F401
 
     env = gym.make("Sepsis/ICU-Sepsis-v2").unwrapped
-    T, rewards = np.asarray(env.tx_mat), np.asarray(env.r_mat)
-    first, rng = np.asarray(env.d_0), np.random.default_rng(seed)
-    expert = np.asarray(env.expert_policy)
+    T, rewards = np.asarray(env._tx_mat), np.asarray(env._r_mat)
+    first, rng = np.asarray(env._d_0), np.random.default_rng(seed)
+    expert = np.asarray(env._expert_policy)
     usual = np.einsum("sa,san->sn", expert, T)[:, None]
     types = [T, 0.5 * T + 0.5 * usual]
     paid = rewards if rewards.ndim == 3 else np.broadcast_to(rewards[..., None], T.shape)
@@ -110,7 +110,7 @@ def sepsis(patients=1500, steps=8, seed=0):
             for name, value in zip(rows, (k, t, s, a, float(paid[s, a, after]), after)):
                 rows[name].append(value)
             s = after
-            if kind[s, :, s].min() > 1.0 - 1e-9:  # discharged, or dead
+            if not expert[s].any():  # discharged, or dead
                 break
     sizes = {"n_states": T.shape[0], "n_actions": T.shape[1]}
     return lm.Trajectories.from_table({n: np.array(c) for n, c in rows.items()}, **sizes)
