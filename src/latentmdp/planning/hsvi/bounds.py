@@ -322,9 +322,9 @@ class Bounds:
     @property
     def plans(self) -> Plans:
         """All plans, views."""
-        made = self.store.plans
-        some = made._make(column[: self.n_plans] for column in made)
-        return some._replace(link=made.link[: self.store.size[kernels.LINKS]])
+        vector, cell, action, start, link = self.store.plans
+        n, n_links = self.n_plans, self.store.size[kernels.LINKS]
+        return Plans(vector[:n], cell[:n], action[:n], start[:n], link[:n_links])
 
     def layer_of(self, cells: Integers) -> Integers:
         """The layers of cells."""
