@@ -481,9 +481,11 @@ class Bounds:
     def run_trials(self, share: float = 0.5) -> None:
         """Some trials from the start, each until the gap is below a share of that at the start."""
         depth = self.depth
-        # So many that a call is worth it; each backup may need two blocks of its own.
-        room = 2 * kernels.LANES * self.store.points.belief.shape[1] * (depth + 1)
-        count = max(1, min(64, _AT_ONCE // room))
+        # So many that a call is worth it, that the clock is looked at often enough, and that points
+        # are no more than double before they are arranged. A backup may need two blocks of its own.
+        each = max(float(self._by_state.mean()), 2.0 * kernels.LANES)
+        room = int(each * (depth + 1)) * self.store.points.belief.shape[1]
+        count = max(1, min(self.n_points // (depth + 1), _AT_ONCE // room))
         most = count * (depth + 1)
         self._reserve(most, most, most * self._most_outcomes, 2 * most)
         lowers, uppers, _ = self.bounds_at(self.start_points)
