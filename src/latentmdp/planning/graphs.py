@@ -42,9 +42,9 @@ def node_bounds(
 
     S, n = model.n_states, actions.size
     states = np.repeat(np.arange(offsets.size - 1) % S, np.diff(offsets))
-    rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
-    labels, rows = actions.astype(np.int64), np.zeros((n + 1, model.n_contexts))
-    problem = (model.outcomes, rewards, model.discount, states, labels, links)
+    choices, (rewards, paid) = states * model.n_actions + actions, model.row_rewards()
+    rows = np.zeros((n + 1, model.n_contexts))
+    problem = (model.outcomes, rewards[paid[choices]], model.discount, states, choices, links)
     # The last row stays zero: what follows where the episode is over, node -1.
     if model.horizon is not None and offsets.size > S + 1:
         later = np.full(S + 1, n)  # no nodes
@@ -76,33 +76,31 @@ def node_bounds(
 
 def _chain(problem: tuple[Any, ...], offsets: Integers) -> tuple[Integers, Integers, Integers]:
     """The chain of a graph's nodes without an end: offsets, followers, outcomes of the table."""
-    table, rewards, _, states, labels, links = problem
-    rows, layers = states * rewards.shape[1] + labels, np.zeros_like(states)
-    moves = node_moves(table, offsets.size - 1, rows, states, layers, offsets, links)
+    table, _, _, states, choices, links = problem
+    layers = np.zeros_like(states)
+    moves = node_moves(table, offsets.size - 1, choices, states, layers, offsets, links)
     counts = np.bincount(moves.source, minlength=states.size)
     return np.concatenate([[0], np.cumsum(counts)]), moves.target, moves.outcome
 
 
 def _solved(problem: tuple[Any, ...], offsets: Integers, guess: Floats) -> Floats:
     """The values (n, M) of a graph without an end as those of a chain of its nodes."""
-    table, rewards, discount, states, labels, _ = problem
+    table, earned, discount, _, _, _ = problem
     starts, followers, outcomes = _chain(problem, offsets)
-    earned = rewards[states, labels]
 
     def solved(m: int) -> Floats:  # one after the other: a table for all would be large
         column, probs = slice(m, m + 1), table.distinct[table.pattern[outcomes], m : m + 1]
         right, near = earned[:, column], guess[:, column]
         return solve_chains(starts, followers, probs, right, discount, guess=near)
 
-    return np.concatenate([solved(m) for m in range(rewards.shape[2])], axis=1)
+    return np.concatenate([solved(m) for m in range(earned.shape[1])], axis=1)
 
 
 def _totals(problem: tuple[Any, ...], offsets: Integers) -> tuple[Floats, Floats]:
     """Bounds (n, M) on the total rewards of a graph's nodes."""
-    table, rewards, _, states, labels, _ = problem
+    table, earned, _, _, _, _ = problem
     starts, followers, outcomes = _chain(problem, offsets)
-    earned = rewards[states, labels]
-    columns = (slice(m, m + 1) for m in range(rewards.shape[2]))
+    columns = (slice(m, m + 1) for m in range(earned.shape[1]))
     each = [
         total_bounds(
             starts, followers, table.distinct[table.pattern[outcomes], column], earned[:, column]
