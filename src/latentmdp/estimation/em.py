@@ -349,11 +349,11 @@ class EM:
         rivals = [one.point for one, less in zip(ends, below) if loose < less < NOISE]
         groups = [[problem.labels(likelihood, point) for point in (ends[0].point, *rivals)]]
         if scores is not None:
-            good = [k for k in scores.totals if scores(k) > scores(decided) - NOISE]
+            good = [k for k in scores.candidates if scores(k) > scores(decided) - NOISE]
             farthest = max([decided, *good], key=lambda k: distance(k, decided))
             groups.append(
                 [
-                    problem.labels(likelihood.with_pseudo_counts(k), scores.points[k][0])
+                    problem.labels(likelihood.with_pseudo_counts(k), scores.candidate(k).points[0])
                     for k in (decided, farthest)
                 ]
             )
