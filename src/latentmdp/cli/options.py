@@ -22,7 +22,7 @@ from typer.models import OptionInfo
 import latentmdp as lm
 from latentmdp.cli.catalogue import PLANNERS
 from latentmdp.cli.config import Config, handed_on, value_of
-from latentmdp.cli.screen import Screen, session
+from latentmdp.cli.screen import session
 
 if TYPE_CHECKING:
     from latentmdp.logs import Logs
@@ -154,9 +154,9 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
         }
 
         @functools.wraps(body)
-        def run(as_json: bool, quiet: bool, debug: bool, **values: Any) -> None:
+        def run(json: bool, quiet: bool, debug: bool, **values: Any) -> None:
             values.pop("config", None)  # it has been read by then
-            with session(as_json, quiet, debug) as screen:
+            with session(json, quiet, debug) as screen:
                 files = _checked_outputs(values, outputs)
                 for name, options in groups.items():
                     values[name] = kinds[name](**{o.name: values.pop(o.name) for o in options})
@@ -203,7 +203,7 @@ _SECTION = "Parameters\n----------\n"
 
 
 def _shared(
-    config: Config = None, as_json: Json = False, quiet: Quiet = False, debug: Debug = False
+    config: Config = None, json: Json = False, quiet: Quiet = False, debug: Debug = False
 ) -> None:
     """The options of every command; the first one is of those that may run for long."""
 
@@ -467,8 +467,3 @@ def save(result: object, path: Path | None) -> None:
     """Save what was found where the user asked for it, if anywhere."""
     if path is not None:
         lm.save(result, path)
-
-
-def written_page(screen: Screen, kind: str, out: Path) -> None:
-    """The result of a command that writes a page: where it is, and how large."""
-    screen.result(**{kind: out, "bytes": out.stat().st_size})

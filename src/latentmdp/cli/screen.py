@@ -96,27 +96,22 @@ class Screen:
 
             from latentmdp._util import cell
 
-            cells = [list(map(cell, row)) for row in rows]
-            framed = len(header) <= 6  # with more, lines between columns leave no room
-            widest = [max(map(len, column)) for column in zip(header, *cells)]
-            console = Console()
-            roomy = framed or sum(widest) + 2 * len(widest) <= console.width
+            # Without frames, so that wide tables have room for their numbers.
             table = Table(
                 title=title,
                 title_justify="left",
                 show_header=show_header,
-                box=box.HEAVY_HEAD if framed else box.SIMPLE_HEAD,
-                padding=(0, 1) if roomy else 0,
-                pad_edge=framed,
-                collapse_padding=not framed,
+                box=box.SIMPLE_HEAD,
+                pad_edge=False,
+                collapse_padding=True,
             )
             for i, name in enumerate(header):
                 side: Any = "left" if i == 0 or name in words else "right"
                 whole = show_header and i == 0
                 table.add_column(name, justify=side, no_wrap=whole, overflow="fold")
-            for row in cells:
-                table.add_row(*map(escape, row))
-            console.print(table)
+            for row in rows:
+                table.add_row(*(escape(cell(value)) for value in row))
+            Console().print(table)
 
     def progress(self, doing: str = "", total: int | None = None) -> AbstractContextManager[Move]:
         """Show what is being done, on stderr, to people at a terminal."""

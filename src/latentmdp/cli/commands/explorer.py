@@ -38,4 +38,4 @@ def command(
     """
     world = None if model is None else options.load_model(model)
     lm.report.write_explorer(policy_in(policy), out, world, title, unit)
-    options.written_page(screen, "explorer", out)
+    screen.result(explorer=out, bytes=out.stat().st_size)

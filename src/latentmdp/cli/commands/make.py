@@ -23,7 +23,6 @@ def command(
     name: Annotated[str | None, typer.Argument(autocompletion=_names)] = None,
     out: options.ModelOut = None,
     seed: options.Seed = 0,
-    show: Annotated[bool, typer.Option("--list")] = False,
 ) -> None:
     """Build a named instance and save it.
 
@@ -34,20 +33,10 @@ def command(
     Parameters
     ----------
     name
-        The instance; see --list.
-    show
-        List the instances and their arguments.
+        The instance; see `latentmdp list instances`.
     """
-    if show:
-        entries = lm.instances.list_instances()
-        names = ("name", "summary", "arguments")
-        screen.result(instances=[{name: getattr(e, name) for name in names} for e in entries])
-        for entry in entries:
-            defaults = (f"--{k.replace('_', '-')} {v}" for k, v in entry.arguments.items())
-            screen.say(f"{entry.summary}\n    {'  '.join(defaults)}", entry.name)
-        return
     if name is None or name.startswith("-"):
-        raise typer.BadParameter("give the name of an instance first; --list shows them")
+        raise typer.BadParameter("give the name of an instance first; see latentmdp list instances")
     arguments = handed_on(context)
     model = lm.make(name, rng=seed, **arguments)
     options.save(model, out)
