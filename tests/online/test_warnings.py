@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.logs import cell_counts
 from latentmdp.metrics import Interval, mean_return
-from latentmdp.online.warnings import learn_warnings, moving_context, told_apart
+from latentmdp.offline import outcome_warnings
+from latentmdp.online.warnings import learn_warnings, told_apart
+from latentmdp.worlds import from_callable
 
 
 def two_coins(bias: float = 0.9) -> lm.LatentMDP:
@@ -30,22 +31,45 @@ def moving_logs(change: float, episodes: int, seed: int) -> lm.Trajectories:
     return lm.Trajectories.from_arrays(np.zeros((episodes, H + 1), np.int64), actions, rewards)
 
 
-def fitted(logs: lm.Trajectories) -> tuple[lm.Fit, np.ndarray]:
-    fit = lm.EM(2, restarts=4).fit(logs, rng=0)
-    return fit, cell_counts(logs, ("state", "action"), shares=fit.responsibilities)
-
-
 @pytest.mark.parametrize(("change", "moves"), [(0.0, False), (0.2, True)])
 def test_a_context_that_moves_is_found_and_one_that_stays_is_not(change, moves) -> None:
     for seed in range(4):
-        fit, visits = fitted(moving_logs(change, 600, seed))
-        gain = moving_context(fit.model, visits, moving_logs(change, 300, 100 + seed))
-        assert (gain is not None) == moves
+        logs = moving_logs(change, 600, seed)
+        fit = lm.EM(2, restarts=4).fit(logs, rng=0)
+        assert bool(outcome_warnings(logs, fit.model, np.random.default_rng(0))) == moves
 
 
-def test_rows_that_nobody_knows_say_nothing_about_movement() -> None:
-    fit, visits = fitted(moving_logs(0.2, 600, 0))
-    assert moving_context(fit.model, 0.0 * visits, moving_logs(0.2, 300, 1)) is None
+def last_two(rng: np.random.Generator):
+    """An action pays if it is not the one before."""
+    before = [-1]
+
+    def step(action: int) -> tuple[int, float]:
+        paid, before[0] = float(before[0] not in (-1, action)), action
+        return 0, paid
+
+    return 0, step
+
+
+def parity(rng: np.random.Generator):
+    """What pays alternates with time."""
+    time = [0]
+
+    def step(action: int) -> tuple[int, float]:
+        time[0] += 1
+        return 0, float(action == time[0] % 2)
+
+    return 0, step
+
+
+@pytest.mark.parametrize("n_contexts", [2, "auto"])
+@pytest.mark.parametrize("simulator", [last_two, parity])
+@pytest.mark.filterwarnings("ignore::latentmdp.online.warnings.LearnWarning")
+def test_a_world_outside_the_class_is_told_and_never_ends_below_chance(simulator, n_contexts):
+    world = from_callable(simulator, n_states=1, n_actions=2, horizon=10, reward_values=(0.0, 1.0))
+    run = lm.learn(world, n_contexts, 300, rng=0, planner=lm.QMDP())
+    assert any("not the latent MDP that was learned" in message for message in run.warnings)
+    random = run.returns[:20]
+    assert run.value.mean >= random.mean() - 2.0 * random.std() / np.sqrt(20)
 
 
 @pytest.mark.parametrize(
