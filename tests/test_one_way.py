@@ -32,6 +32,7 @@ OTHER = {
         "estimation/likelihood.py: MixtureLikelihood.mixed": "first states mixed with the pooled",
         "instances/separated.py: _separated_rows": "the interval of a mixing weight",
         "logs/covariates.py: Encoder.of": "weighted means of covariates",
+        "planning/chains.py: _bicgstab": "steps of a linear solver",
         "logs/long_table.py: reward_levels_of": "weighted means of rewards",
         "offline/solving.py: _value_in_model": "the share of a policy's steps",
         "report/groups.py: _Feature.against_others": "the shares of other contexts",
@@ -49,7 +50,6 @@ OTHER = {
         "theory/communication.py: _expected_times": "policy iteration for hitting times",
     },
     "what a policy does next": {
-        "estimation/clustering.py: _reassigned": "the nearest cluster of a trajectory",
         "planning/compact.py: _Choice._evaluated": "at which node a plan begins",
         "planning/explanation.py: ActionRule._memory": "the node for a belief that a user names",
         "planning/explanation.py: switches": "where the best vector changes along a segment",

@@ -331,6 +331,14 @@ def test_mistakes_in_tables_are_named(mistake):
         from_outcomes(table, **{"n_states": 2, **others})
 
 
+def test_sparse_amounts_of_an_action_that_no_state_has():
+    stays = sp.csr_array(np.eye(2))
+    model = lm.LatentMDP.from_amounts(
+        [[stays, stays]], [[2.0 * stays, stays]], horizon=1, allowed=[[1, 0], [1, 0]]
+    )
+    assert model.planning_rewards()[0].tolist() == [[2.0, 0.0], [2.0, 0.0]]
+
+
 def test_mistakes_in_sparse_matrices_are_named():
     good, short = sp.csr_array(S3), sp.csr_array(S3[:2, :2])
     half = sp.csr_array(S3 * 0.5)

@@ -967,8 +967,9 @@ def _amounts_of(amounts: Any, steps: Outcomes, sizes: tuple[int, int, int]) -> F
                         f"amounts[{m}][{action}] must have shape {(S, S)}, got {matrix.shape}"
                     )
                 here = a == action
-                entries = matrix.tocsr()[s[here], steps.next_state[here]]
-                paid[here, m] = np.asarray(entries, np.float64).ravel()
+                if here.any():  # no entries of a sparse matrix would be a sparse matrix
+                    entries = matrix.tocsr()[s[here], steps.next_state[here]]
+                    paid[here, m] = np.asarray(entries, np.float64).ravel()
         if not np.isfinite(paid).all():
             raise ValueError("amounts must be finite")
         return paid

@@ -10,6 +10,7 @@ from solver_files import FactoredPomdp, FlatPomdp
 import latentmdp as lm
 from latentmdp import testing
 from latentmdp.errors import FormatError
+from latentmdp.planning.hsvi.lumping import lump
 
 READERS = {".pomdp": (FlatPomdp, 1), ".pomdpx": (FactoredPomdp, 0)}
 
@@ -470,6 +471,9 @@ def test_a_rock_that_was_sampled_is_known(tmp_path):
     for steps in (1, 2, 3, 4):
         best = testing.optimal_value(model.replace(horizon=steps))
         assert best == pytest.approx(rover_value(3, steps), rel=1e-12)
+    # What was sampled is as if it had been bad, so a search sees three cells and the end; in the
+    # last cell the rock of the second, which is out of reach, does not matter.
+    assert lump(model).problem.width.tolist() == [8, 8, 4, 1]
 
 
 def test_a_construction_that_is_too_large_is_refused(tmp_path):
@@ -541,6 +545,7 @@ BAD = {
     "no states": ("discount: 0.9\n", "declares no states"),
     "values": ("discount: 0.9\nvalues: worth\n", "values must be reward or cost"),
     "too many states": ("discount: 0.9\nstates: 99999999999\n", "is not between 1 and 1,000,000"),
+    "fewer states than none": ("discount: 0.9\nstates: -5\n", "is not between 1 and 1,000,000"),
     "too many entries": (
         "discount: .9\nstates: 900000\nactions: 90000\nobservations: 2\nT: * uniform\n",
         "more than 5,000,000",

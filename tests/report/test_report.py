@@ -258,6 +258,8 @@ def test_models_without_an_end_and_large_ones_have_a_section_without_the_theory(
             "What is proved of the plan",
         ]
         assert "whose episodes end" in section.text
+        assert ("plan.compact" in section.text) == (model.n_states > 3)  # what is left out is said
+        assert ("explain --out" in section.text) == (model.n_states > 3)
         drawn = [picture.title for picture in section.pictures]
         assert "How episodes go" in drawn
     titles = [table.title for table in model_section("a model", ends, None, None).tables]

@@ -36,7 +36,7 @@ def planner(method: str, **options: Any) -> Any:
     owner, arguments = _planner_class(method)
     for option in options:
         if option in arguments or not takes(method, option):
-            own = [f.name for f in fields(owner) if f.init]
+            own = [f.name for f in fields(owner) if f.init and f.name != "on_progress"]
             near = get_close_matches(option, [*own, "method", "out", "plot", "objective"], 1)
             meant = f"; did you mean {_shown(near[0])}?" if near else ""
             raise typer.BadParameter(

@@ -385,6 +385,10 @@ def _nodes(problem: _Problem, max_states: int) -> _Nodes:
     n = kernels.list_entries(*table, np.empty(0, np.int64), np.empty(0, np.int64), split)
     seen, target = np.empty(n, np.int64), np.empty(n, np.int64)
     kernels.list_entries(*table, seen, target, split)
+    # Where a sight says something in one node, it is part of every state that looks the same: then
+    # a node in which more is known stays one in which the rest was ruled out.
+    look = pomdp.part(visible=True)[vectors.max(axis=1)]
+    split = np.bincount(look, split)[look] > 0.0
     return _Nodes(vectors, np.arange(shown.size), row_starts, seen, target, split)
 
 

@@ -84,27 +84,34 @@ class _Reader:
     """How rows of the files become episodes.
 
     `columns` are those to read, by our words; `anew` says whether each file numbers its episodes
-    anew.
+    anew. The column that is `named` says what episodes are called, where that is not their number.
     """
 
     columns: Mapping[str, str]
     options: TableOptions
     anew: bool
+    named: str | None = None
 
     def pieces(self, spans: Sequence[RowRange]) -> Iterator[tuple[Trajectories, Integers]]:
         """The episodes of some rows, a few at a time, and how many rows each individual has."""
         before, name = 0, self.columns["episode"]
         for table in self._whole_episodes(spans):
             begins = _begins(table[name])
-            rows = np.diff(np.append(np.flatnonzero(begins), begins.size))
+            first = np.flatnonzero(begins)
+            rows = np.diff(np.append(first, begins.size))
             # Episodes are numbered, so that they stay in the order of the rows.
             index = table.column_names.index(name)
             numbered = table.set_column(index, name, [np.cumsum(begins) - 1])
             try:
-                yield self._episodes(numbered), rows
+                logs = self._episodes(numbered)
+                if self.named is not None:
+                    texts = frames.label_texts(table[self.named].take(first)).to_pylist()
+                    called = np.array([*map(str, texts)], dtype=object)
+                    logs = logs._with(episode_names=called[logs.individuals()])
+                yield logs, rows
             except TrajectoryError as error:
-                first = _between(spans, before, before + 1)[0]
-                where = f"{first.path}, where rows are counted from row {first.start}"
+                span = _between(spans, before, before + 1)[0]
+                where = f"{span.path}, where rows are counted from row {span.start}"
                 raise TrajectoryError(f"{where}: {self._by_name(table, error)}") from None
             before += table.num_rows
 
@@ -471,7 +478,8 @@ def open_logs(
             for scan in work.map(_scanned, spans, reader):
                 move(scan.span.stop)
                 scans.append(scan)
-            reader = replace(reader, options=_completed_options(reader, scans))
+            named = reader.columns["episode"] if _are_named(scans, numbered_anew) else None
+            reader = replace(reader, options=_completed_options(reader, scans), named=named)
             units = _units_of(scans, numbered_anew)
         if not units:
             raise TrajectoryError(f"the logs hold no episode: {spans[0].path} has no rows")
@@ -581,7 +589,9 @@ def _reader(
             "memory to number the state of the end: give states names, or a column next_state"
         )
     present |= {f"covariate {name}": name for name in options.covariates}
-    return _Reader(present, options, anew)
+    named = "episode_name" if header.content and "episode_name" in schema.names else None
+    present |= {} if named is None else {"episode_name": named}
+    return _Reader(present, options, anew, named)
 
 
 # ------------------------------------------------------------------ a first look at others' files
@@ -702,6 +712,16 @@ def _completed_options(reader: _Reader, scans: list[_Scan]) -> TableOptions:
         values, edges = reward_values_of_counts(distinct, counts, options.reward_levels)
         changes |= {"reward_values": values, "reward_edges": edges}
     return options._replace(**changes)
+
+
+def _are_named(scans: list[_Scan], anew: bool) -> bool:
+    """Whether episodes are called otherwise than by their number, as in memory."""
+    begun = [scan.episodes for scan in scans if len(scan.episodes)]
+    if any(map(frames.is_text, begun)):
+        return True
+    numbers = np.concatenate([[-1.0], *(one.to_numpy(zero_copy_only=False) for one in begun)])
+    changes = np.diff(numbers)[np.diff(numbers) != 0]
+    return not anew and bool((changes != 1).any())
 
 
 def _units_of(scans: list[_Scan], anew: bool) -> list[tuple[RowRange, ...]]:

@@ -32,6 +32,14 @@ from latentmdp.report.records import (
 from latentmdp.report.solved import solved_section
 from latentmdp.theory import diagnose
 
+# What a section of a model leaves out, and says so, because it would take minutes.
+_MOST_STATES = 30
+"""Rows of a decision table that a reader of the page still looks through."""
+_MOST_VALUES = 1_000
+"""Steps x states x contexts up to which a compact plan takes seconds."""
+_MOST_ENTRIES = 10**6
+"""Entries of P(s', z | s, a) up to which the assumptions are measured in seconds."""
+
 
 def write_report(
     paths: Sequence[str | os.PathLike[str]],
@@ -138,8 +146,17 @@ def model_section(
     if truth is not None:
         earned = evaluate(truth, policy, rng=0)
         text += f" In the true model the policy earns {earned.mean:.4g} per episode."
-    if decisions := _decisions(model, policy):
-        text += f" {reading(model)}"
+    decisions, compact = [], None
+    if _believes_in(policy, model):
+        if model.n_states <= _MOST_STATES:
+            decisions = page_tables(decision_table(model, policy), "What to do")
+            text += f" {reading(model)}"
+        else:
+            text += " `latentmdp explain --out` writes the decisions of so many states."
+    if model.n_layers * model.n_states * model.n_contexts <= _MOST_VALUES:
+        compact = compact_table(plan)
+    else:
+        text += " `plan.compact` was left out: with so many steps and states it takes long."
     apart = model.n_contexts > 1  # of one context nothing is to be told
     pictures = [
         *([belief_picture(world, policy, model)] if apart else []),
@@ -151,30 +168,19 @@ def model_section(
         *decisions,
         risk_table(model, {"this policy": policy}),
         certificate({"this model": plan}),
-        *filter(None, [compact_table(plan)]),
+        *filter(None, [compact]),
     ]
     M, S, A, Z = model.dimensions
-    # With more entries of P(s', z | s, a) it would take minutes.
-    if model.horizon and M * S * A * S * Z <= 10**7:
+    if model.horizon and M * S * A * S * Z <= _MOST_ENTRIES:
         tables.append(assumption_table(model, "this model"))
     else:
-        text += " The assumptions of the theory are about small models whose episodes end."
+        text += " The assumptions of the theory are measured of small models whose episodes end."
     return Section(title, text, tables, pictures)
 
 
 def _believes_in(policy: Policy | HistoryPolicy, model: LatentMDP) -> TypeGuard[AlphaVectorPolicy]:
     """Whether a policy acts on beliefs over the contexts of a model."""
     return isinstance(policy, AlphaVectorPolicy) and policy.model.n_contexts == model.n_contexts
-
-
-def _decisions(model: LatentMDP, policy: Policy | HistoryPolicy) -> list[Table]:
-    """What the policy does, by phase, state and belief, if that fits on a page.
-
-    `latentmdp explain --out` writes it for any number of states.
-    """
-    if not _believes_in(policy, model) or model.n_states > 30:
-        return []
-    return page_tables(decision_table(model, policy), "What to do")
 
 
 def assumption_table(model: LatentMDP, what: str) -> Table:

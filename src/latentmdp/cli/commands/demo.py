@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from latentmdp._util import plural
+from latentmdp._util import plural, require_writable
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
 
@@ -35,7 +35,7 @@ def command(
 
     out.mkdir(parents=True, exist_ok=True)
     page = out / "demo.html"
-    options.check_target(page)
+    require_writable(page)
     instances = QUICK if quick else INSTANCES
     with screen.progress(total=1 + sum(sizes.steps for sizes in instances.values())) as move:
         demos = [

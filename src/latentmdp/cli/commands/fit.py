@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from typing import Annotated
 
 import latentmdp as lm
 from latentmdp._util import Worded, plural
@@ -14,8 +15,8 @@ def command(
     screen: Screen,
     source: options.LogSource,
     structure: options.StructureOptions,
-    out: Path | None = None,
-    groups: Path | None = None,
+    out: options.ModelOut = None,
+    groups: Annotated[Path | None, options.written(".csv")] = None,
     plot: options.Plot = None,
     max_contexts: options.Positive = 10,
     seed: options.Seed = 0,
@@ -32,8 +33,6 @@ def command(
 
     Parameters
     ----------
-    out
-        Save the model here (.npz or .json).
     groups
         Write who belongs to which group, with probabilities, here (.csv).
     max_contexts
@@ -41,8 +40,6 @@ def command(
     """
     from latentmdp.report import assignment, largest_differences, profiles, write_groups
 
-    options.check_target(out, lm.LatentMDP)
-    options.check_target(groups)
     arguments = structure.arguments() | {"max_contexts": max_contexts}
     data, engine = source.read(device)
     doing = f"fitting {plural(len(data), 'episode')}"

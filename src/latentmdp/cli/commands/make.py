@@ -1,6 +1,5 @@
 """`latentmdp make`: build a named instance and save it."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,7 +21,7 @@ def command(
     screen: Screen,
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(autocompletion=_names)] = None,
-    out: Path | None = None,
+    out: options.ModelOut = None,
     seed: options.Seed = 0,
     show: Annotated[bool, typer.Option("--list")] = False,
 ) -> None:
@@ -36,8 +35,6 @@ def command(
     ----------
     name
         The instance; see --list.
-    out
-        Where to: .npz or .json.
     show
         List the instances and their arguments.
     """
@@ -52,7 +49,6 @@ def command(
     if name is None or name.startswith("-"):
         raise typer.BadParameter("give the name of an instance first; --list shows them")
     arguments = handed_on(context)
-    options.check_target(out, lm.LatentMDP)
     model = lm.make(name, rng=seed, **arguments)
     options.save(model, out)
     screen.result(instance=name, arguments=arguments, seed=seed, out=out)
