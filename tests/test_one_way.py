@@ -33,6 +33,7 @@ OTHER = {
         "estimation/likelihood.py: MixtureLikelihood.mixed": "first states mixed with the pooled",
         "instances/separated.py: _separated_rows": "the interval of a mixing weight",
         "logs/covariates.py: Encoder.of": "weighted means of covariates",
+        "planning/chains.py: _bicgstab": "steps of a linear solver",
         "logs/long_table.py: reward_levels_of": "weighted means of rewards",
         "offline/solving.py: _value_in_model": "the share of a policy's steps",
         "report/groups.py: _Feature.against_others": "the shares of other contexts",

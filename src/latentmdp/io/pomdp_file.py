@@ -149,8 +149,8 @@ class FlatFile:
     def _declare(self, what: str, body: list[str]) -> None:
         if ":" in body or not body:
             raise FormatError(f"{what} must be names, or how many there are")
-        if len(body) == 1 and body[0].isdigit():
-            if not 1 <= int(body[0][:9]) <= 1_000_000 or len(body[0]) > 9:
+        if len(body) == 1 and re.fullmatch(r"[-+]?[\d.]+", body[0]):
+            if not body[0].isdigit() or not 1 <= int(body[0][:9]) <= 1_000_000 or len(body[0]) > 9:
                 raise FormatError(f"{what}: {body[0]:.20} is not between 1 and 1,000,000")
             body = [str(i) for i in range(int(body[0]))]
         if len(set(body)) < len(body):

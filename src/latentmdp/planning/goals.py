@@ -130,7 +130,7 @@ def _sure_goal(model: LatentMDP, most: int) -> Quotient | None:
     pays, worth = amounts != 0.0, float(amounts.max(initial=0.0))
     goal = np.zeros(model.n_states, np.bool_)
     goal[table.next_state[pays]] = True
-    bonuses = model.bonus is not None or model.initial_bonus is not None
+    bonuses = model.has_bonus or model.initial_bonus is not None
     same = (amounts[goal[table.next_state]] == worth).all() and model.terminal[goal].all()
     if bonuses or not same or not goal.any():
         return None
