@@ -60,8 +60,9 @@ _GROUPS = 8
 """States, actions, rewards and times are looked at in so many groups at most: the commonest ones
 by themselves, the others together. More would find rarer effects, and dilute common ones."""
 
-_STEPS = 50_000
-"""Steps that are looked at, about: an effect that so many do not show changes no decision."""
+_STEPS = 30_000
+"""Steps that are looked at, about: an effect that so many do not show changes no decision, and the
+forty logs of so many steps take a few seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,8 +309,10 @@ class _Covariate(NamedTuple):
     def sums(self, values: Floats, power: int = 1) -> Floats:
         """(G, F): values (n, F) added up by group, or times the numbers to some power."""
         if self.numbers is not None:
-            # no dot product: the threads of BLAS cost more than they save at these sizes
-            return np.einsum("ng,nf->gf", self.numbers**power, values)
+            # No dot product: the threads of BLAS cost more than they save at these sizes. Steps lie
+            # side by side, which makes it four times as fast.
+            rows = (np.ascontiguousarray(table.T) for table in (self.numbers**power, values))
+            return np.einsum("gn,fn->gf", *rows)
         assert self.label is not None
         use = np.flatnonzero(self.label >= 0)
         # one column a step, with a one in the row of its group
@@ -382,7 +385,7 @@ def _scores(target: _Target, covariate: _Covariate, counts: Floats) -> Floats:
     variance = covariate.sums(each * target.variance, 2)
     if covariate.label is None:  # numbers have another scale: their mean square
         known = each * target.known
-        scale = covariate.sums(known, 2) / np.maximum(covariate.sums(known, 0), 1.0)
+        scale = covariate.sums(known, 2) / np.maximum(known.sum(axis=0), 1.0)
     enough = variance > 5.0 * target.ranges**2 * scale
     none = np.full(score.shape, np.nan)
     return np.asarray(np.divide(score, np.sqrt(variance), out=none, where=enough))
