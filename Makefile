@@ -44,11 +44,11 @@ lint: $(VENV)/.dev  ## ruff and mypy (strict) on the package
 	$(BIN)/mypy
 
 bench: $(VENV)/.dev  ## every benchmark: ratios against peers and the machine's limit
-	@set -e; for file in $$(grep -l __main__ benchmarks/*.py | grep -Ev 'arena|groups_in_logs|interval_coverage|limits'); do \
+	@set -e; for file in $$(grep -l __main__ benchmarks/*.py | grep -Ev 'groups_in_logs|interval_coverage|limits'); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
 
 arena: $(VENV)/.dev  ## every learner on every task, against certified optima (hours)
-	$(BIN)/python benchmarks/arena.py --out out
+	cd benchmarks && ../$(BIN)/python -m arena --out ../out
 
 experiments: $(VENV)/.run  ## every experiment of the paper, in full
 	@set -e; for name in fig1a fig1b fig2 lower-bound; do \

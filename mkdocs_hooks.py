@@ -41,8 +41,6 @@ def on_files(files: Any, config: Any) -> Any:
     }
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
-    for path in NOTEBOOKS.glob("*.ipynb"):
-        files.append(File.generated(config, f"notebooks/{path.name}", content=path.read_text()))
     return files
 
 

@@ -9,6 +9,7 @@ from hypothesis import settings
 
 _HERE = Path(__file__).parent
 sys.path += [str(_HERE), *(str(folder) for folder in sorted(_HERE.iterdir()) if folder.is_dir())]
+sys.path.append(str(_HERE.parent / "benchmarks"))  # for the arena
 
 # The first example of a test may compile a kernel, so examples have no deadline.
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=60)

@@ -8,14 +8,14 @@ if (location.protocol === "file:") {
       frame.hidden = true;
       document.body.append(frame);
       this.inside = frame.contentWindow;
-      this.ready = new Promise((resolve) => { this.inside.onload = resolve; });
       addEventListener("message", (event) => {
         if (event.source === this.inside) {
           this.dispatchEvent(new MessageEvent("message", { data: event.data }));
         }
       });
       const page = this.inside.document;
-      page.open();
+      page.open();  // forgets what listened in the frame before
+      this.ready = new Promise((resolve) => { this.inside.onload = resolve; });
       // What a worker has and a frame has not: answers go to the page, scripts are loaded in turn.
       page.write(
         '<html><body><script>window.postMessage = (data) => parent.postMessage(data, "*");' +

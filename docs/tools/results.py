@@ -24,10 +24,13 @@ import pyarrow.parquet as pq
 from latentmdp._util.figures import COLOURS, MUTED, canvas, legend
 from latentmdp._util.storage import atomic_write
 from latentmdp._util.words import markdown_table, plural
-from latentmdp.experiments.arena import Arena, Cell, picture
 from latentmdp.experiments.results import MANIFEST, read_experiment
 from latentmdp.report.experiments import panel_figure
 from latentmdp.report.page import standalone_svg
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+from arena import Arena, Cell, picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

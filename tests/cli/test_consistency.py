@@ -71,6 +71,13 @@ def test_commands_in_the_documents_exist(page):
             assert not word.startswith("--") or more or word in parameters(command), word
 
 
+def test_flags_take_no_value_in_help():
+    for words in ([], ["fit"], ["explorer"]):
+        text = runner.invoke(app, [*words, "--help"]).output
+        assert "--help" in text
+        assert "bool" not in text
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_unknown_options_end_with_code_2(command):
     result = runner.invoke(app, [command, "--certainly-not-an-option"])

@@ -6,7 +6,7 @@ import pytest
 import latentmdp as lm
 from latentmdp.engines.threads import Threads
 from latentmdp.estimation.episodes import Episodes
-from latentmdp.estimation.starts import pair_counts
+from latentmdp.estimation.starts import PairMoments
 from latentmdp.testing import posterior, random_model, trajectory_probability
 
 
@@ -83,7 +83,7 @@ def test_counts_of_cells_first_states_and_pairs() -> None:
                     pairs[x[t], x[u]] += count * (t != u)
     np.testing.assert_allclose(episodes.cell_counts(), cells[episodes.cells])
     chosen = np.ix_(episodes.cells, episodes.cells)
-    np.testing.assert_allclose(pair_counts(episodes), pairs[chosen])
+    np.testing.assert_allclose(PairMoments(episodes)._pairs, pairs[chosen])
     assert (
         episodes.by_state(episodes.beginning_counts()).sum()
         == episodes.n_episodes
@@ -150,23 +150,10 @@ def test_folds_partition_the_episodes() -> None:
     np.testing.assert_allclose(held, episodes.cell_counts())
 
 
-def test_rewards_can_be_left_out() -> None:
-    model = random_model(6, states=3, horizon=3)
-    logs = mixed_logs(model)
-    with_rewards, without = Episodes(logs), Episodes(logs, use_rewards=False)
-    assert without.cells.size < with_rewards.cells.size
-    Z = model.n_rewards
-    merged = np.zeros(without.cells.size)
-    np.add.at(
-        merged, np.searchsorted(without.cells, with_rewards.cells // Z), with_rewards.cell_counts()
-    )
-    np.testing.assert_allclose(merged, without.cell_counts())
-
-
 def test_no_training_fold_is_empty() -> None:
     """Two episodes fall into the same of three folds in a third of all draws."""
     logs = lm.Trajectories.from_lists([[0, 1], [1, 0]], [[0], [0]], [[0], [1]])
-    episodes = Episodes([logs], use_rewards=True)
+    episodes = Episodes([logs])
     for seed in range(20):
         for train, test in episodes.folds(3, np.random.default_rng(seed)):
             inside, outside = (

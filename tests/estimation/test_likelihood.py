@@ -7,13 +7,13 @@ import latentmdp as lm
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.estimation.likelihood import (
     MixtureLikelihood,
+    Parameters,
     PseudoCounts,
     Structure,
     behaviour_from_parameters,
     model_from_parameters,
     parameters_from_model,
     reward_values_of,
-    rows_in_logs,
 )
 from latentmdp.testing import random_model, trajectory_probability
 
@@ -65,6 +65,12 @@ def test_the_prior_by_hand() -> None:
     assert shared.log_prior(parameters) == pytest.approx(less, rel=1e-9)
 
 
+def scored(likelihood: MixtureLikelihood, parameters: Parameters, test: Episodes) -> float:
+    scores = likelihood.held_out(parameters, test)
+    each = [group.counts > 0.0 for group in test.groups]
+    return sum(float(g.counts[k] @ e[k]) for g, e, k in zip(test.groups, scores, each))
+
+
 def test_held_out_episodes_are_scored_by_what_training_has_seen() -> None:
     model = random_model(2, contexts=2, states=3, horizon=5)
     logs = logs_of(model, 400)
@@ -74,11 +80,8 @@ def test_held_out_episodes_are_scored_by_what_training_has_seen() -> None:
     assert (likelihood.cell_counts > 0.0).all()
     parameters = parameters_from_model(likelihood, model)
     whole = likelihood_of(model, logs)
-    both = likelihood.log_likelihood(parameters) + likelihood.held_out(parameters, test)
+    both = likelihood.log_likelihood(parameters) + scored(likelihood, parameters, test)
     assert both == pytest.approx(whole.log_likelihood(parameters), rel=1e-9)
-    by_episode = likelihood.held_out_by_episode(parameters, test)
-    total = sum(float(g.counts @ e) for g, e in zip(test.groups, by_episode))
-    assert total == pytest.approx(likelihood.held_out(parameters, test), rel=1e-9)
 
 
 def test_a_cell_that_training_never_shows_counts_as_one() -> None:
@@ -90,14 +93,14 @@ def test_a_cell_that_training_never_shows_counts_as_one() -> None:
     likelihood = MixtureLikelihood(train, Structure(1), PseudoCounts(0.0, 0.0))
     parameters = parameters_from_model(likelihood, lm.EM(1).fit(logs).model)
     # Its episode begins in 0 and moves to 1, as all do: log 1, and as much for the unseen cell.
-    assert likelihood.held_out(parameters, test) == pytest.approx(0.0, abs=1e-12)
+    assert scored(likelihood, parameters, test) == pytest.approx(0.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("reward_model", ["state-action", "transition"])
 def test_shared_rewards_are_frequencies(reward_model: str) -> None:
-    model = random_model(3, contexts=2, states=3, horizon=5)
+    model = random_model(3, contexts=2, states=3, horizon=5, reward_model=reward_model)
     logs = logs_of(model, 200)
-    shared = rows_in_logs([logs], "rewards", (3, 2, 2), reward_model)
+    shared = likelihood_of(model, logs, (1.0, np.inf)).block("rewards")
     counts: dict[tuple[int, ...], np.ndarray] = {}
     for states, actions, rewards, _ in logs:
         for t, (a, z) in enumerate(zip(actions, rewards)):
@@ -135,27 +138,6 @@ def test_the_logger_is_part_of_the_likelihood(reward_model: str) -> None:
         expected += np.log(one)
     assert likelihood.log_likelihood(parameters) == pytest.approx(expected, abs=0.1)
     np.testing.assert_allclose(behaviour_from_parameters(likelihood, parameters), pi, atol=2e-6)
-
-
-def test_what_is_shared_may_be_left_out_of_the_cells() -> None:
-    """An infinite strength and cells without the part give the same posteriors and estimate."""
-    model = random_model(5, contexts=2, states=3, horizon=6)
-    logs = logs_of(model, 500)
-    whole = likelihood_of(model, logs, (np.inf, 1.0))
-    shared = rows_in_logs([logs], "transitions", (3, 2, 2))
-    fewer = MixtureLikelihood(
-        Episodes([logs], use_next_states=False),
-        Structure(2, parts=("rewards",)),
-        PseudoCounts(0.0, 1.0),
-        left_out={"transitions": shared},
-    )
-    one, other = (parameters_from_model(x, model) for x in (whole, fewer))
-    gap = whole.log_likelihood(one) - fewer.log_likelihood(other)
-    assert gap == pytest.approx(shared.log_likelihood(), rel=1e-9)
-    values = model.reward_values
-    first = model_from_parameters(whole, one, values)
-    second = model_from_parameters(fewer, other, values)
-    np.testing.assert_allclose(first.packed(), second.packed(), atol=1e-12)
 
 
 def test_reward_values_are_those_that_a_log_states() -> None:

@@ -9,13 +9,22 @@ from latentmdp.estimation.starts import PairMoments, context_points
 
 def episodes_of(model: lm.LatentMDP, number: int, seed: int = 0) -> Episodes:
     logs = lm.simulate(model, lm.UniformPolicy(), number, rng=seed).without_contexts()
-    return Episodes([logs], use_rewards=False)
+    return Episodes([unpaid(logs)])
+
+
+def unpaid(logs: lm.Trajectories) -> lm.Trajectories:
+    """The same steps without rewards."""
+    return logs._with(rewards=np.zeros_like(logs.rewards), reward_values=np.zeros(1))
+
+
+def whitened(moments: PairMoments) -> np.ndarray:
+    return moments.product(np.eye(moments.row.size))
 
 
 def spectrum(moments: PairMoments) -> tuple[np.ndarray, float]:
     """Eigenvalues, largest first, in units in which noise has unit variance, and its edge."""
     scale = moments._scale()[moments.row]
-    values = np.linalg.eigvalsh(moments.whitened / np.outer(scale, scale))[::-1]
+    values = np.linalg.eigvalsh(whitened(moments) / np.outer(scale, scale))[::-1]
     dimensions = moments.row.size - moments.n_rows
     return values, max(2.0 * np.sqrt(max(dimensions, 1)), -values[-1])
 
@@ -23,7 +32,7 @@ def spectrum(moments: PairMoments) -> tuple[np.ndarray, float]:
 def test_innovations_sum_to_zero_in_every_row() -> None:
     model = lm.make("separated", contexts=2, states=4, actions=2, horizon=10, delta=0.5, rng=0)
     moments = PairMoments(episodes_of(model, 200))
-    U = moments.whitened * np.outer(moments.root, moments.root)
+    U = whitened(moments) * np.outer(moments.root, moments.root)
     for row in range(moments.n_rows):
         np.testing.assert_allclose(U[moments.row == row].sum(axis=0), 0.0, atol=1e-8)
         np.testing.assert_allclose(U[:, moments.row == row].sum(axis=1), 0.0, atol=1e-8)
@@ -39,7 +48,7 @@ def test_rows_of_which_all_episodes_are_held_out() -> None:
     usual = lm.simulate(model, lm.UniformPolicy(), 200, rng=0)
     odd = lm.simulate(model.replace(initial=2), lm.UniformPolicy(), 1, rng=0)
     logs = lm.Trajectories.concat([usual, odd]).without_contexts()
-    folds = Episodes([logs], use_rewards=False).folds(5, np.random.default_rng(0))
+    folds = Episodes([unpaid(logs)]).folds(5, np.random.default_rng(0))
     (train,) = [train for train, _ in folds if (train.cell_counts() == 0.0).any()]
     moments, counts = PairMoments(train), train.cell_counts()
     totals = np.bincount(moments.row, counts)
@@ -97,10 +106,10 @@ def test_a_row_without_a_visit_in_the_training_episodes_counts_as_nothing() -> N
     logs = lm.Trajectories.from_lists(
         [*usual, [0, 1, 2, 2, 2]], [[0, 1, 0, 1]] * 13, [[0, 1, 0, 1]] * 13
     )
-    episodes = Episodes([logs], use_rewards=True)
+    episodes = Episodes([logs])
     for train, _ in episodes.folds(13, np.random.default_rng(0)):
         moments = PairMoments(train)
         unseen = np.bincount(moments.row, train.cell_counts())[moments.row] == 0.0
         assert unseen.any() == (train.cell_counts() == 0.0).any()
-        assert (moments.whitened[unseen] == 0.0).all()
+        assert (whitened(moments)[unseen] == 0.0).all()
         assert np.isfinite(moments.factor(1)).all()

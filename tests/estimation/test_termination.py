@@ -137,7 +137,7 @@ def test_short_episodes_of_both_kinds_are_said() -> None:
 def test_gaps_in_the_numbers_and_rewards_without_end_are_said() -> None:
     table = dict(lm.simulate(customers(), lm.UniformPolicy(), 60, rng=0).to_table())
     spread = {**table, "state": table["state"] * 2, "next_state": table["next_state"] * 2}
-    with pytest.warns(SolveWarning, match="3 of 7 states never occur, the first is 1"):
+    with pytest.warns(SolveWarning, match="3 of 7 states never occur, the first is state 1"):
         lm.solve(lm.Trajectories.from_table(spread).without_contexts(), 1, rng=0, bootstrap=2)
     noise = {**table, "reward": np.random.default_rng(0).normal(size=table["t"].size)}
     logs = lm.Trajectories.from_table(noise, reward_levels=None).without_contexts()

@@ -4,12 +4,10 @@ import gymnasium
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from support import script
+from arena import LEARNERS, TASKS, Standard, WorldEnv, compare_learners, comparison
+from arena.tasks import blackjack_model
 
 import latentmdp as lm
-from latentmdp.experiments import arena as arena_module
-from latentmdp.experiments.arena import LEARNERS, TASKS, Standard, compare_learners
-from latentmdp.experiments.arena_tasks import blackjack_model
 from latentmdp.worlds import ModelWorld
 
 FULL_DECK = np.array([1.0] * 9 + [4.0]) / 13.0
@@ -18,7 +16,9 @@ FULL_DECK = np.array([1.0] * 9 + [4.0]) / 13.0
 def test_there_are_thirty_tasks_with_the_horizons_they_say():
     assert len(TASKS) >= 30
     for name, task in TASKS.items():
-        if name not in ("icu-sepsis", "taxi-permuted", "blackjack", "grid-large"):
+        if task.optimum is not None:
+            assert task.world(1).space.horizon == task.horizon
+        elif name not in ("icu-sepsis", "taxi-permuted", "blackjack", "grid-large"):
             model = task.model(1)
             assert model.horizon == task.horizon
             assert model.n_contexts > 1
@@ -106,7 +106,7 @@ def test_blackjack_is_gymnasiums():
 
 def test_icu_sepsis_without_perturbation_is_the_published_problem():
     pytest.importorskip("icu_sepsis")
-    from latentmdp.experiments.arena_tasks import icu_sepsis_model
+    from arena.tasks import icu_sepsis_model
 
     model = icu_sepsis_model(0, contexts=1, strength=0.0).replace(horizon=100)
     # Reported: .78 for random treatments, .88 for the best ones.
@@ -136,9 +136,9 @@ def test_a_cell_is_its_last_tenth_and_knows_when_it_got_there(tmp_path, monkeypa
     standard = lm.HSVI(gap=0.002).plan(TASKS["wait-hub"].model(0)).upper
     random = lm.evaluate(TASKS["wait-hub"].model(0), lm.UniformPolicy()).mean
     curve = np.where(np.arange(200) < 100, random, random + 1.05 * (standard - random))
-    entry = arena_module.Entry("a known curve", fixed(curve))
-    broken = arena_module.Entry("fails", lambda *given: 1 / 0)
-    monkeypatch.setattr(arena_module, "LEARNERS", {"known": entry, "broken": broken})
+    entry = comparison.Entry("a known curve", fixed(curve))
+    broken = comparison.Entry("fails", lambda *given: 1 / 0)
+    monkeypatch.setattr(comparison, "LEARNERS", {"known": entry, "broken": broken})
     found = compare_learners(
         ["wait-hub"], ["known", "broken"], seeds=1, episodes=200, out=tmp_path, jobs=1
     )
@@ -150,8 +150,8 @@ def test_a_cell_is_its_last_tenth_and_knows_when_it_got_there(tmp_path, monkeypa
     assert np.isnan(failed.score)
     assert "division by zero" in (found.folder / "arena.md").read_text()
     # What failed runs again, what is done does not.
-    repaired = arena_module.Entry("works", fixed(curve))
-    monkeypatch.setattr(arena_module, "LEARNERS", {"known": broken, "broken": repaired})
+    repaired = comparison.Entry("works", fixed(curve))
+    monkeypatch.setattr(comparison, "LEARNERS", {"known": broken, "broken": repaired})
     again = compare_learners(
         ["wait-hub"], ["known", "broken"], seeds=1, episodes=200, out=tmp_path, jobs=1
     )
@@ -197,8 +197,7 @@ def test_what_is_not_known_is_refused(tmp_path):
 def test_a_world_for_deep_learners():
     """Random actions earn in it what they earn in the model."""
     model = lm.make("wait-hub", rng=0)
-    recurrent_ppo = script("benchmarks/recurrent_ppo.py")
-    env, rng = recurrent_ppo.WorldEnv(ModelWorld(model), 0), np.random.default_rng(0)
+    env, rng = WorldEnv(ModelWorld(model), 0), np.random.default_rng(0)
     for _ in range(300):
         seen, _ = env.reset()
         assert env.observation_space.contains(seen)

@@ -44,5 +44,5 @@ def test_uniform_policy(tmp_path):
 
 
 def test_a_policy_is_no_json_file(tmp_path):
-    with pytest.raises(FormatError, match=r"a UniformPolicy is saved as \.npz"):
+    with pytest.raises(FormatError, match=r"UniformPolicy is saved as \.npz"):
         lm.save(lm.UniformPolicy(), tmp_path / "p.json")

@@ -101,7 +101,7 @@ def test_suffixes_may_be_upper_case_and_paths_plain_strings(tmp_path):
 
 @pytest.mark.parametrize("name", ["m.pkl", "m", "m.parquet"])
 def test_unfit_suffixes(tmp_path, name):
-    with pytest.raises(FormatError, match=rf"{name}: a LatentMDP is saved as \.npz or \.json"):
+    with pytest.raises(FormatError, match=rf"{name}: LatentMDP is saved as \.npz or \.json"):
         lm.save(random_model(), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 

@@ -83,6 +83,23 @@ def test_an_episode_that_goes_on_in_the_next_file_is_joined(tmp_path, rows):
     assert np.array_equal(final_states(found), final_states(logs))
 
 
+@pytest.mark.parametrize("called", [lambda k: f"patient {k}", lambda k: 3 * k + 7])
+def test_episodes_keep_their_names(tmp_path, called):
+    _, logs = ragged(300)
+    columns = logs.without_contexts().to_table()
+    episodes = np.unique(columns["episode"], return_inverse=True)[1]
+    columns["episode"] = np.array([called(k) for k in range(len(logs))])[episodes]
+    held = lm.Trajectories.from_table(columns, n_states=5, n_actions=2)
+    names = np.array([str(called(k)) for k in range(len(logs))])
+    lm.save(held, tmp_path / "own.parquet")
+    paths = write(pa.table(columns), tmp_path, [50, 333])
+    for files in (str(tmp_path / "own.parquet"), paths.replace("*", "00*")):
+        part = lm.open_logs(files).read()
+        assert sorted(part.episode_names) == sorted(names)
+        k = int(np.flatnonzero(part.episode_names == names[9])[0])
+        assert part[k].states.tolist() == logs[9].states.tolist()
+
+
 def test_what_is_counted_in_files_is_what_is_counted_in_memory(tmp_path):
     _, logs = ragged()
     found = lm.open_logs(write(table_of(logs), tmp_path, (500,)), n_states=logs.n_states)

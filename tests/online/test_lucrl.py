@@ -13,7 +13,7 @@ from latentmdp.experiments.lucrl_runs import labelled_samples, unrelated_model
 from latentmdp.online import Counts
 from latentmdp.online.baselines import qmdp_on_truth
 from latentmdp.testing import random_model
-from latentmdp.worlds import Space
+from latentmdp.worlds import Space, from_callable
 
 PAPER = lm.Bonus(scale=1e-3, adaptive=False)
 
@@ -37,6 +37,27 @@ def test_a_run_is_the_box(seed, contexts):
         assert run.counts.transitions[place] == pytest.approx(box.next[place], abs=1e-9)
     for place in np.ndindex(3, 4, 2, 2):
         assert run.counts.rewards[place] == pytest.approx(box.paid[place], abs=1e-9)
+
+
+def test_what_no_plan_knows_is_tried_once_an_episode():
+    """Where nothing is known, every action that is allowed comes before any a second time."""
+    allowed = np.array([[True, True, False, True]])
+    T, means = np.ones((1, 1, 4, 1)) * allowed[..., None], np.full((1, 1, 4), 0.5)
+    model = lm.LatentMDP(T, means, horizon=5, allowed=allowed)
+    world = from_callable(
+        lambda rng: (0, lambda action: (0, 1.0)),
+        n_states=2,
+        n_actions=4,
+        horizon=5,
+        reward_values=(0.0, 1.0),
+        allowed=np.append(allowed, [[False] * 4], axis=0),
+    )
+    for where in (model, world):  # the compiled loop, and the plain one
+        options = {"replan": "lazy", "contexts": "inferred", "n_contexts": 1}
+        once = lm.LUCRL(**options, retry=False).run(where, 1, rng=0)
+        assert once.counts.visits[0, 0].tolist() == [3.0, 1.0, 0.0, 1.0]
+        again = lm.LUCRL(**options).run(where, 1, rng=0)
+        assert again.counts.visits[0, 0].tolist() == [5.0, 0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from arena.games import grid_with_layouts
 
 import latentmdp as lm
 from latentmdp._util.random import philox_key
@@ -47,6 +48,27 @@ def test_a_cue_in_the_first_state_is_used(n_contexts: Any) -> None:
     """Whoever ignores it earns 1/2: 60 episodes at .95 have a chance of 1e-14 then."""
     run = quick(lm.make("cue", horizon=6), n_contexts=n_contexts, episodes=300)
     assert run.returns[-60:].mean() > 0.95
+
+
+def test_what_layouts_share_is_explored_once() -> None:
+    """A grid of 10 x 10 with three layouts of walls: the goal is found, and the shortest ways."""
+    grid = grid_with_layouts(3, size=10, layouts=3)
+    assert quick(grid, n_contexts=3, growth=1.3, restarts=3).returns[-60:].mean() > 0.9
+
+
+def test_novelty_is_the_share_of_chances_that_showed_something_new() -> None:
+    """Rows seen 4, 3 and once: 1 + 1/2 + 1/3 and 1 + 1/2 chances; the first row has two more."""
+    logs = lm.Trajectories.from_arrays(
+        [[0, 1], [0, 2], [0, 0], [0, 0], [1, 1], [1, 1], [1, 1], [2, 2]],
+        np.zeros((8, 1), int),
+        np.zeros((8, 1), int),
+        n_actions=1,
+    )
+    chances = 1 + 1 / 2 + 1 / 3 + 1 + 1 / 2
+    assert refit._novelty(logs, np.ones((8, 1)), 0.3) == pytest.approx(2.3 / (chances + 1.0))
+    told = np.eye(2)[[0, 1, 1, 1, 0, 0, 1, 0]]  # in their contexts: one new in two chances, none
+    chances = (1 + 1 / 2) + 1
+    assert refit._novelty(logs, told, 0.0) == pytest.approx(1.0 / (chances + 1.0))
 
 
 class Turned:

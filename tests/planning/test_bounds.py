@@ -7,7 +7,7 @@ from models import random_model
 import latentmdp as lm
 from latentmdp import testing
 from latentmdp.planning.hsvi.bounds import Bounds
-from latentmdp.planning.hsvi.nodes import alpha_policy, reached, vectors_of
+from latentmdp.planning.hsvi.nodes import Nodes, alpha_policy, reached
 from latentmdp.planning.hsvi.search import HeuristicSearch, inclusion, systematic
 from latentmdp.planning.limits import PlanningClock
 
@@ -32,7 +32,7 @@ def add(bounds: Bounds, t: int, rng: np.random.Generator, points: int) -> None:
 def sweep(bounds: Bounds) -> None:
     for points in reversed(bounds.points_of_layers()):
         bounds.back_up(points, np.ones(points.size, np.bool_))
-        bounds.arrange_grown(1.0)
+        bounds.arrange(1.0)
     bounds.keep_better()
 
 
@@ -60,7 +60,7 @@ def test_first_plans_are_policies_evaluated_in_every_context(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_points_enclose_the_optimum(seed: int, few: float) -> None:
     bounds = filled_bounds(seed, few)
-    points, vectors = bounds.store.points, bounds.plans.vectors
+    points, vectors = bounds.store.points, bounds.plans.vector
     chosen = np.arange(0, bounds.n_points, 15)
     lowers, uppers, _ = bounds.bounds_at(chosen)
     for i, lower, upper in zip(chosen, lowers, uppers):
@@ -81,20 +81,20 @@ def test_a_plan_earns_its_vector_when_its_links_are_followed(seed: int) -> None:
         if t == model.horizon or model.terminal[s]:
             return np.zeros(model.n_contexts)
         x = bounds.lumping.state[s]
-        a = plans.actions[plan] if plan >= 0 else bounds.first_actions[t, x, -1 - plan]
+        a = plans.action[plan] if plan >= 0 else bounds.first_actions[t, x, -1 - plan]
         total = rewards[:, s, a].copy()
         for k in range(*table.starts[s * model.n_actions + a :][:2]):
             link = plan
             if plan >= 0 and t + 1 < model.horizon:
-                link = plans.links[plans.starts[plan] + bounds.lumping.outcome[k]]
+                link = plans.link[plans.start[plan] + bounds.lumping.outcome[k]]
             total += model.discount * table.probs[k] * earned(t + 1, table.next_state[k], link)
         return total
 
     rng = np.random.default_rng(seed)
     for plan in rng.choice(bounds.n_plans, 20, replace=False):
-        t, x = divmod(int(plans.cells[plan]), 2)
+        t, x = divmod(int(plans.cell[plan]), 2)
         s = bounds.lumping.leaders[x]
-        by_context = plans.vectors[plan][bounds.lumping.classes[s]]
+        by_context = plans.vector[plan][bounds.lumping.classes[s]]
         np.testing.assert_allclose(earned(t, s, plan), by_context, rtol=1e-10, atol=1e-12)
 
 
@@ -104,8 +104,8 @@ def test_the_policy_keeps_only_plans_that_are_followed_and_their_value(seed: int
     policy = alpha_policy(bounds)
     assert policy.actions.size < bounds.n_plans
     assert testing.policy_value(bounds.model, policy) >= bounds.best_lower - 1e-10
-    nodes = reached(bounds, bounds.start_states, bounds.best_plans)
-    np.testing.assert_array_equal(vectors_of(bounds, nodes), policy.vectors)
+    nodes = reached(Nodes(bounds, bounds.start_states, bounds.best_plans))
+    np.testing.assert_array_equal(nodes.vectors(), policy.vectors)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -116,21 +116,21 @@ def test_garbage_is_collected_and_nothing_else(seed: int) -> None:
             add(bounds, t, rng, 60)
         sweep(bounds)
     bounds.kept = [np.array([3, -1, 7])]
-    before, kept = alpha_policy(bounds), bounds.plans.vectors[[3, 7]].copy()
+    before, kept = alpha_policy(bounds), bounds.plans.vector[[3, 7]].copy()
     n, points = bounds.n_plans, bounds.store.points
     numbers = points.plan[: bounds.n_points].copy()
-    vectors = bounds.plans.vectors[numbers]
+    vectors = bounds.plans.vector[numbers]
     bounds.collect()
     after = alpha_policy(bounds)
     assert bounds.n_plans < n
     np.testing.assert_array_equal(before.vectors, after.vectors)
     np.testing.assert_array_equal(before.actions, after.actions)
-    np.testing.assert_array_equal(bounds.plans.vectors[bounds.kept[0][[0, 2]]], kept)
+    np.testing.assert_array_equal(bounds.plans.vector[bounds.kept[0][[0, 2]]], kept)
     assert bounds.kept[0][1] == -1
     found = numbers >= 0
     renumbered = points.plan[: bounds.n_points]
     np.testing.assert_array_equal(renumbered >= 0, found)
-    np.testing.assert_array_equal(bounds.plans.vectors[renumbered[found]], vectors[found])
+    np.testing.assert_array_equal(bounds.plans.vector[renumbered[found]], vectors[found])
     lanes = points.plan_lane[: bounds.n_points]
     items = bounds.store.blocks.item.reshape(-1)[lanes[lanes >= 0]]
     np.testing.assert_array_equal(items, renumbered[lanes >= 0])
@@ -223,9 +223,9 @@ def test_a_look_finds_the_best_plan_and_the_point_itself_where_all_are_looked_at
     for i in range(0, n, 7):
         cell = points.cell[i]
         same = of_points[(points.cell[:n] == cell) & (of_points >= 0)]
-        best = (plans.vectors[same] @ points.belief[i]).max(initial=-np.inf)
+        best = (plans.vector[same] @ points.belief[i]).max(initial=-np.inf)
         assert lowers[i] >= best - 1e-12
         if items[i] >= 0:
-            assert plans.cells[items[i]] == cell
+            assert plans.cell[items[i]] == cell
             assert lowers[i] == pytest.approx(best, abs=1e-12)
     assert (uppers <= points.upper[:n] + 1e-12).all()

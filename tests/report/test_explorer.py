@@ -291,7 +291,7 @@ def test_undo_keyboard_and_links(written, visit):
     before = page.evaluate("window.explorer.situation()")
     assert before["t"] == 2
     page.click("#copy")
-    assert page.text_content("#copied").startswith("The link")
+    page.wait_for_function("document.querySelector('#copied').textContent.startsWith('The link')")
     link = page.url
     assert "#" in link
     page.keyboard.press("u")

@@ -47,7 +47,8 @@ def test_search_works_from_disk_and_is_in_view(visit, site):
     page.wait_for_selector(".md-search-result__item")
     found = page.eval_on_selector_all(".md-search-result__link", "all => all.map(e => e.href)")
     assert any("costs_to_risk.html" in address or "planning.html" in address for address in found)
-    page.fill(".md-search__input", "zzzzqqq")
+    page.fill(".md-search__input", "")
+    page.type(".md-search__input", "zzzzqqq")
     page.wait_for_function(
         "document.querySelector('.md-search-result__meta').innerText.startsWith('No matching')"
     )

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         maxima,
         padded_states,
     )
-    from latentmdp._kernels.episodes import group_identical
     from latentmdp._kernels.mixture import interleave_lanes, kernels, weigh_episode
     from latentmdp._kernels.philox import uniform_pair
     from latentmdp._kernels.rollout import (

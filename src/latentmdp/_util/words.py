@@ -8,18 +8,13 @@ def plural(number: int, noun: str, nouns: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
-def listed(parts: Sequence[str]) -> str:
+def listed(parts: Sequence[str], word: str = "and") -> str:
     """The parts as one reads them: "a, b and c"."""
     *first, last = parts or [""]
-    return " and ".join([", ".join(first), last] if first else [last])
+    return f" {word} ".join([", ".join(first), last] if first else [last])
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """The lines of a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
-
-
-def or_dash(value: float | None, form: str = "") -> str:
-    """A number in a table, in this format; a dash where there is none, or it is not a number."""
-    return "-" if value is None or value != value else format(value, form)

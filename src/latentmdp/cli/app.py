@@ -4,14 +4,14 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 _GROUPS = {
     "Start here": ("demo", "list", "make"),
     "Plan with known models": ("plan", "compare", "evaluate"),
     "Understand a policy": ("explain", "explorer", "report"),
     "Learn from logs": ("solve", "fit", "simulate"),
-    "Learn by acting": ("learn", "lucrl", "compare-learners"),
+    "Learn by acting": ("learn", "lucrl"),
     "Files and assumptions": ("info", "convert", "diagnose"),
     "The paper": ("reproduce",),
 }
@@ -23,8 +23,29 @@ COMMANDS = {
 """Commands in the order help shows them, by the name of their module, and the modules."""
 _PANELS = {name: panel for panel, group in _GROUPS.items() for name in group}
 
+
+class _PlainFlags:
+    """Help that shows no <bool> beside a flag, as if it took a value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        options: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for option in options:
+            if getattr(option, "is_flag", False):
+                option.metavar = " "
+        return options
+
+
+class _Command(_PlainFlags, TyperCommand):
+    pass
+
+
+class _Group(_PlainFlags, TyperGroup):
+    pass
+
+
 app = typer.Typer(
     name="latentmdp",
+    cls=_Group,
     help="Plan, learn and act when one of several hidden MDPs is in force.",
     epilog="Start with: latentmdp demo",
     no_args_is_help=True,
@@ -46,22 +67,10 @@ def _print_version(asked_for: bool) -> None:
 def _root(
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", metavar=" ", callback=_print_version, is_eager=True, help="Show it."
-        ),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show it."),
     ] = False,
 ) -> None:
     """Plan, learn and act when one of several hidden MDPs is in force."""
-
-
-class _Command(TyperCommand):
-    """A command whose help shows no <bool> beside --help, as if a flag took a value."""
-
-    def get_help_option(self, ctx: Any) -> Any:
-        option = super().get_help_option(ctx)
-        if option is not None:
-            option.metavar = " "
-        return option
 
 
 for _name, _module in COMMANDS.items():

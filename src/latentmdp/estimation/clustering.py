@@ -22,9 +22,7 @@ takes the largest distance over (s, a) in its proofs; halves and sums use all of
     u_n(x) = (N_n(x) - N_n(s, a) P(x)) / sqrt(N_n P(x)),    x = (s, a, s'),
 
 where P is the pooled model, projected on the leading singular vectors of all trajectories
-together. k-means groups the projections. Then models are estimated from the groups and every
-trajectory moves to the group under which it is likeliest, until nothing moves (classification EM,
-[celeux1992]); EM from those labels finishes.
+together. k-means groups the projections, and EM from those labels finishes.
 """
 
 from __future__ import annotations
@@ -156,71 +154,36 @@ def _spectral_clusters(
     which would otherwise lead the spectrum. Pairs never compared are taken as average; rows and
     columns are then centred in turn, while one round is exact where all pairs are known.
     """
-    from scipy.cluster.vq import kmeans2
-
     shares = pairs.sum(axis=1, keepdims=True)
     centred = np.where(pairs, distances, 0.0)
     for _ in range(20):
         centred -= np.where(pairs, centred.sum(axis=1, keepdims=True) / np.maximum(shares, 1), 0.0)
         centred = centred.T
     values, vectors = leading_eigenvectors(-0.5 * (centred + centred.T), max(number - 1, 1))
-    points = vectors * np.sqrt(np.maximum(values, 0.0))
-    _, labels = kmeans2(points, number, minit="++", rng=rng, iter=50)
-    return np.asarray(labels, dtype=np.int64)
+    return _grouped(vectors * np.sqrt(np.maximum(values, 0.0)), number, rng)
+
+
+def _grouped(points: Floats, number: int, rng: np.random.Generator) -> Integers:
+    """Labels of points by k-means; all the same where there are too few points."""
+    groups = k_means(points, number, rng, starts=10, iterations=50)
+    return np.zeros(len(points), np.int64) if groups is None else groups[1]
 
 
 class TrajectoryKMeans(ClusterThenEM):
-    """k-means and likelihood reassignment; parameters are those of `ClusterThenEM`."""
+    """k-means of innovations; parameters are those of `ClusterThenEM`."""
 
     def cluster(self, logs: Trajectories, rng: RNGLike = None) -> Integers:
         """Labels of the trajectories before EM."""
-        generator = as_generator(rng)
-        split = profiles(logs)
-        counts = (split.halves[0] + split.halves[1]).tocsr()
-        pooled = _rows_normalised(np.asarray(counts.sum(axis=0), dtype=np.float64), split)[0]
-        points = _embedded(counts, pooled, split)
-        groups = k_means(points, self.n_contexts, generator, starts=10, iterations=50)
-        labels = np.zeros(len(points), np.int64) if groups is None else groups[1]
-        return _reassigned(labels, counts, pooled, split, self.n_contexts)
+        return _grouped(_embedded(profiles(logs)), self.n_contexts, as_generator(rng))
 
 
-def _by_pair(split: Profiles) -> sp.csr_matrix:
-    """(X, rows): counts of transitions times this are counts of (s, a)."""
-    return sp.csr_matrix((np.ones(split.row.size), (np.arange(split.row.size), split.row)))
-
-
-def _rows_normalised(counts: Floats, split: Profiles) -> Floats:
-    """Each row of (K, X) counts divided by its totals over s'."""
-    totals = np.asarray(counts @ _by_pair(split))[:, split.row]
-    return np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0.0)
-
-
-def _embedded(
-    counts: sp.csr_matrix, pooled: Floats, split: Profiles, dimensions: int = 8
-) -> Floats:
+def _embedded(split: Profiles, dimensions: int = 8) -> Floats:
     """Projections (N, dimensions): M contexts differ in M - 1, and each further one adds noise."""
-    expected = (counts @ _by_pair(split)).toarray()[:, split.row] * pooled
+    counts = (split.halves[0] + split.halves[1]).tocsr()
+    by_row = sp.csr_matrix((np.ones(split.row.size), (np.arange(split.row.size), split.row)))
+    visits = (counts @ by_row).toarray()[:, split.row]
+    pooled = np.asarray(counts.sum(axis=0) / visits.sum(axis=0)).ravel()
     lengths = np.maximum(np.asarray(counts.sum(axis=1)), 1.0).reshape(-1, 1)
-    innovations = (counts.toarray() - expected) / np.sqrt(lengths * pooled)
+    innovations = (counts.toarray() - visits * pooled) / np.sqrt(lengths * pooled)
     _, _, axes = np.linalg.svd(innovations.T @ innovations, hermitian=True)
     return np.asarray(innovations @ axes[:dimensions].T)
-
-
-def _reassigned(
-    labels: Integers, counts: sp.csr_matrix, pooled: Floats, split: Profiles, number: int
-) -> Integers:
-    """Move trajectories to the likeliest group until nothing moves, or a hundred times.
-
-    Each group has one pseudo-count of the pooled model in every row, so that no trajectory is
-    impossible in any group.
-    """
-    for _ in range(100):
-        group = sp.csr_matrix(
-            (np.ones(labels.size), (labels, np.arange(labels.size))), shape=(number, labels.size)
-        )
-        models = _rows_normalised((group @ counts).toarray() + pooled, split)
-        moved = np.asarray((counts @ np.log(models).T).argmax(axis=1)).ravel()
-        if np.array_equal(moved, labels):
-            break
-        labels = moved
-    return labels

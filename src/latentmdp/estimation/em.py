@@ -53,7 +53,6 @@ from latentmdp.estimation.likelihood import (
     model_from_parameters,
     parameters_from_model,
     reward_values_of,
-    rows_in_logs,
     weight_model_from_parameters,
 )
 from latentmdp.estimation.starts import own_starts, split_starts
@@ -242,10 +241,6 @@ class EM:
         for message in self._warnings_after(last, counts, agreement):
             warnings.warn(message, FitWarning, stacklevel=2)
         estimate = problem.estimate(likelihood, last.point)
-        n_parameters = likelihood.n_parameters
-        for rows in likelihood.left_out.values():
-            log_likelihood += rows.log_likelihood()
-            n_parameters += rows.n_parameters
         behaviour = estimate.behaviour
         if behaviour is None and "behaviour" in likelihood.structure.parts:
             log_likelihood -= likelihood.block("behaviour").log_likelihood()
@@ -260,7 +255,7 @@ class EM:
             pseudo_counts=strengths.transitions,
             reward_pseudo_counts=strengths.rewards,
             behaviour_pseudo_counts=strengths.behaviour,
-            n_parameters=n_parameters,
+            n_parameters=likelihood.n_parameters,
             behaviour=likelihood.episodes.behaviour() if behaviour is None else behaviour,
             weight_model=estimate.weight_model,
             shared=self._shared_parts(likelihood),
@@ -354,11 +349,11 @@ class EM:
         rivals = [one.point for one, less in zip(ends, below) if loose < less < NOISE]
         groups = [[problem.labels(likelihood, point) for point in (ends[0].point, *rivals)]]
         if scores is not None:
-            good = [k for k in scores.totals if scores(k) > scores(decided) - NOISE]
+            good = [k for k in scores.candidates if scores(k) > scores(decided) - NOISE]
             farthest = max([decided, *good], key=lambda k: distance(k, decided))
             groups.append(
                 [
-                    problem.labels(likelihood.with_pseudo_counts(k), scores.points[k][0])
+                    problem.labels(likelihood.with_pseudo_counts(k), scores.candidate(k).points[0])
                     for k in (decided, farthest)
                 ]
             )
@@ -615,7 +610,7 @@ def problem_of(em: EM, logs: list[Logs], models: list[LatentMDP], engine: Engine
     encoder = _encoder(em, logs)
     own_parts, open_parts = _asked(em, reward_values.size, encoder is not None)
     modelled = (*own_parts, *open_parts)
-    parts = tuple(part for part in _BLOCKS if part in modelled)
+    blocks: tuple[Part, ...] = ("transitions", "rewards")
     structure = Structure(
         em.n_contexts,
         reward_model=em.reward_model,
@@ -623,30 +618,15 @@ def problem_of(em: EM, logs: list[Logs], models: list[LatentMDP], engine: Engine
         initial=None
         if em.initial is None
         else validation.initial(em.initial, em.n_contexts, np.ones((S, 1), np.bool_), False),
-        parts=parts,
+        # the actions of a logger who is known to have known nothing say nothing
+        parts=(*blocks, "behaviour") if "behaviour" in modelled else blocks,
     )
-    by_transition = em.reward_model == "transition" and "rewards" in parts
-    episodes = Episodes(
-        logs,
-        use_rewards="rewards" in parts,
-        sizes=sizes,
-        use_next_states="transitions" in parts or by_transition,
-        encoder=encoder,
-        engine=engine,
-    )
-    observed: tuple[Part, ...] = ("transitions", "rewards")
-    left_out = {
-        part: rows_in_logs(logs, part, sizes, em.reward_model)
-        for part in observed
-        if part not in parts
-    }
-    likelihood = MixtureLikelihood(episodes, structure, PseudoCounts(), engine, left_out)
+    episodes = Episodes(logs, sizes=sizes, encoder=encoder, engine=engine)
+    strengths = PseudoCounts()._replace(**dict.fromkeys({*blocks} - {*modelled}, np.inf))
+    likelihood = MixtureLikelihood(episodes, structure, strengths, engine)
     if np.count_nonzero(likelihood.pooled_first) < 2:  # where all begin alike nothing is open
         open_parts = tuple(part for part in open_parts if part != "initial")
     return FitProblem(logs, likelihood, reward_values, own_parts, open_parts)
-
-
-_BLOCKS: tuple[Part, ...] = ("transitions", "rewards", "behaviour")
 
 
 def _encoder(em: EM, logs: list[Logs]) -> Encoder | None:

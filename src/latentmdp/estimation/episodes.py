@@ -1,10 +1,9 @@
 """Merged episodes, and the pass over them that gives expected counts.
 
-A transition (s, a, s', z) is a *cell*; what says nothing about the context is left out of it:
-(s, a, s') where rewards are shared, (s, a, z) where transitions are. The likelihood of an episode
-in context m is a product over its cells, so identical episodes are merged, with their
-multiplicities. Only the cells that occur are numbered, in the order of (s, a, s', z): the cost of
-learning does not depend on how many transitions are impossible.
+A transition (s, a, s', z) is a *cell*. The likelihood of an episode in context m is a product over
+its cells, so identical episodes are merged, with their multiplicities. Only the cells that occur
+are numbered, in the order of (s, a, s', z): the cost of learning does not depend on how many
+transitions are impossible.
 
 With P_m(x) the probability of cell x and W_m(s) = w_m nu_m(s), one pass over the episodes
 i = (s; c_1, .., c_L), which came n_i times, computes
@@ -30,6 +29,7 @@ are w_m(x), and W has a row for every pair of a first state and covariates that 
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -69,10 +69,7 @@ class ExpectedCounts(NamedTuple):
 
 
 class CellParts(NamedTuple):
-    """(s, a) as the number s A + a, s' and z of some cells.
-
-    0 stands for what is left out of all cells, -1 for what is missing in one.
-    """
+    """(s, a) as the number s A + a, s' and z of some cells; -1 for what is missing in one."""
 
     pair: Integers
     next_state: Integers
@@ -122,7 +119,10 @@ class Chunk(NamedTuple):
 
     def groups(self) -> tuple[Group, ...]:
         """The episodes, read from the file where there is one."""
-        groups = self.held if self.path is None else _read_groups(self.path)
+        groups = self.held
+        if self.path is not None:
+            with open(self.path, "rb") as stream:
+                groups = pickle.load(stream)
         if self.numbers is None:
             return groups
         return tuple(replace(group, cells=self.numbers[group.cells]) for group in groups)
@@ -142,7 +142,6 @@ class CellEncoder(NamedTuple):
     n_states: int
     n_actions: int
     n_rewards: int
-    uses_next_states: bool
     widths: tuple[int, int]
     encoder: Encoder | None
     first_state: Integers
@@ -160,12 +159,9 @@ class CellEncoder(NamedTuple):
         code = steps.action.astype(np.int64)
         if from_state:
             code += self.n_actions * steps.state.astype(np.int64)
-        if moves > 1 or self.uses_next_states:
-            next_state = steps.next_state
-            code = code * moves + np.where(next_state < 0, self.n_states, next_state)
-        if pays > 1:
-            code = code * pays + np.where(steps.reward < 0, self.n_rewards, steps.reward)
-        return code
+        next_state, reward = steps.next_state, steps.reward
+        code = code * moves + np.where(next_state < 0, self.n_states, next_state)
+        return code * pays + np.where(reward < 0, self.n_rewards, reward)
 
     def first_rows(self, logs: Trajectories) -> Indices:
         """The beginning of every individual."""
@@ -184,7 +180,7 @@ class CellEncoder(NamedTuple):
         """Split by length: what can be packed into integer keys is merged and sorted."""
         lengths = logs.lengths
         bits = np.log2(self.n_states) + lengths * np.log2(max(self.base, 2))
-        whole = logs.complete and self.design is None and self.uses_next_states
+        whole = logs.complete and self.design is None
         # one bit of an int64 is the sign, one is spare
         short = (bits < 62.0) & (lengths > 0) & whole
         groups = []
@@ -253,7 +249,10 @@ def _coded(
     totals = _Totals.of(groups, cells.size, cell_encoder.first_state.size)
     if path is None:
         return Chunk(tuple(groups)), cells, totals
-    _write_groups(path, groups)
+    aside = f"{path}.{os.getpid()}.{id(groups)}"  # the file appears whole or not at all
+    with open(aside, "wb") as stream:
+        pickle.dump(tuple(groups), stream, pickle.HIGHEST_PROTOCOL)
+    os.replace(aside, path)
     return Chunk((), path), cells, totals
 
 
@@ -262,8 +261,6 @@ class Episodes:
 
     Parameters
     ----------
-    use_rewards, use_next_states : bool
-        Whether rewards, and next states, are part of a cell.
     sizes : None or (S, A, Z)
         By default no larger than the logs say.
     engine
@@ -272,9 +269,8 @@ class Episodes:
     Attributes
     ----------
     cells : (C,)
-        The cells that occur, each as the number ((s A + a) S' + s') Z' + z; S' and Z' are S and Z,
-        or 1 where next states, or rewards, are left out. Where some are missing they are one more,
-        and the last number stands for a missing one.
+        The cells that occur, each as the number ((s A + a) S' + s') Z' + z; S' and Z' are S and Z.
+        Where some are missing they are one more, and the last number stands for a missing one.
     chunks : list of Chunk
         The episodes, their cells given by position in `cells`.
     cell_encoder : CellEncoder
@@ -291,21 +287,16 @@ class Episodes:
     def __init__(
         self,
         logs: Sequence[Logs],
-        use_rewards: bool = True,
         sizes: tuple[int, int, int] | None = None,
-        use_next_states: bool = True,
         encoder: Encoder | None = None,
         engine: Engine | None = None,
     ) -> None:
         engine = engine or Threads(1)
         S, A, Z = sizes or sizes_of(logs)
         lacks = [part.lacks for part in logs]
-        widths = (
-            S + any(one.ends for one in lacks) if use_next_states else 1,
-            Z + any(one.rewards for one in lacks) if use_rewards else 1,
-        )
+        widths = S + any(one.ends for one in lacks), Z + any(one.rewards for one in lacks)
         beginnings = _beginnings(logs, S, any(one.beginnings for one in lacks), encoder)
-        self.cell_encoder = CellEncoder(S, A, Z, use_next_states, widths, encoder, *beginnings)
+        self.cell_encoder = CellEncoder(S, A, Z, widths, encoder, *beginnings)
         self.n_states, self.n_actions, self.n_rewards = S, A, Z
         self.first_state, self.design = beginnings
         self.encoder = encoder
@@ -394,10 +385,8 @@ class Episodes:
         moves, pays = self.cell_encoder.widths
         pair, rest = np.divmod(self.cells, moves * pays)
         next_state, reward = np.divmod(rest, pays)
-        if self.cell_encoder.uses_next_states:
-            next_state[next_state == self.n_states] = -1
-        if pays > self.n_rewards:
-            reward[reward == self.n_rewards] = -1
+        next_state[next_state == self.n_states] = -1
+        reward[reward == self.n_rewards] = -1
         return CellParts(pair, next_state, reward)
 
     def renumbered(self, cells: Integers, index: Integers, first: Integers) -> Episodes:
@@ -610,30 +599,6 @@ def _numbered_chunk(chunk: Chunk, chunk_cells: Integers, cells: Integers) -> Chu
 def _cell_type(n_cells: int) -> Any:
     """The smallest type for numbers of cells that loops are compiled for."""
     return np.uint16 if n_cells <= 1 << 16 else np.int32
-
-
-_FIELDS = ("cells", "offsets", "first", "counts", "common")
-
-
-def _write_groups(path: str, groups: Sequence[Group]) -> None:
-    """Write groups to a file that appears whole or not at all, an empty array for None."""
-    aside = f"{path}.{os.getpid()}.{id(groups)}"
-    with open(aside, "wb") as stream:
-        for group in groups:
-            for name in _FIELDS:
-                array = getattr(group, name)
-                np.save(stream, np.zeros(0, np.int32) if array is None else array)
-    os.replace(aside, path)
-
-
-def _read_groups(path: str) -> tuple[Group, ...]:
-    groups = []
-    with open(path, "rb") as stream:
-        while stream.peek(1):
-            arrays = {name: np.load(stream) for name in _FIELDS}
-            common = arrays.pop("common")
-            groups.append(Group(common=common if common.size else None, **arrays))
-    return tuple(groups)
 
 
 def checked_logs(logs: Logs | Sequence[Logs], minimum: int = 1) -> list[Logs]:

@@ -9,8 +9,7 @@ Where the logger may have known the context, the actions it took are evidence to
 the further factor pi_m(a|s). Where its policy does not depend on m, that factor cancels.
 
 The parameters are blocks of rows that sum to one, T, R and pi, then nu and w. A block that all
-contexts share says nothing about m: where that is known beforehand the cells leave it out, so that
-more episodes are alike, and its rows are frequencies in the logs.
+contexts share says nothing about m: its rows are the pooled ones.
 
 The **pooled** model is the one MDP, and the one logger, that fits all episodes best: its rows are
 plain frequencies. Every row of a block has k pseudo-counts of the pooled row: the log-prior
@@ -30,7 +29,7 @@ no planner is drawn to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -43,7 +42,7 @@ from numpy.typing import ArrayLike
 from latentmdp._util import Floats, Integers, arrays, few_entries, normalised
 from latentmdp.engines import Engine
 from latentmdp.estimation.episodes import Episodes
-from latentmdp.logs import Logs, WeightModel, occurring_cells
+from latentmdp.logs import Logs, WeightModel
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.outcomes import Outcomes, product
 
@@ -96,7 +95,7 @@ class PseudoCounts(NamedTuple):
 class Structure:
     """Which parameters there are, and which are given.
 
-    `parts` are the blocks that the cells show. `weights` (M,) and `initial` (M, S) are learned
+    `parts` are the blocks of rows. `weights` (M,) and `initial` (M, S) are learned
     where None.
     """
 
@@ -153,11 +152,6 @@ class Rows(NamedTuple):
 class MixtureLikelihood:
     """The likelihood of some episodes, with its prior, as a function of `Parameters`.
 
-    Parameters
-    ----------
-    left_out
-        The blocks that all contexts share and that the cells of the episodes leave out.
-
     Attributes
     ----------
     rows : list of Rows
@@ -176,10 +170,8 @@ class MixtureLikelihood:
         structure: Structure,
         pseudo_counts: PseudoCounts,
         engine: Engine | None = None,
-        left_out: Mapping[Part, Rows] | None = None,
     ) -> None:
-        self.structure, self.engine, self.left_out = structure, engine, left_out or {}
-        self.pseudo_counts = pseudo_counts
+        self.structure, self.engine, self.pseudo_counts = structure, engine, pseudo_counts
         self.rows = [_rows(*self._entries_of_cells(episodes, part)) for part in structure.parts]
         self._count(episodes)
 
@@ -213,15 +205,11 @@ class MixtureLikelihood:
         return other
 
     def block(self, part: Part) -> Rows:
-        """The rows of a part, whether cells show it or leave it out."""
-        if part in self.left_out:
-            return self.left_out[part]
+        """The rows of a part."""
         return self.rows[self.structure.parts.index(part)]
 
     def values(self, parameters: Parameters, part: Part) -> Floats:
         """The values of the entries of a part in every context, (entries, M)."""
-        if part in self.left_out:
-            return np.repeat(self.left_out[part].pooled[:, None], self.structure.n_contexts, axis=1)
         return parameters[self.structure.parts.index(part)]
 
     def with_contexts(self, n_contexts: int) -> MixtureLikelihood:
@@ -394,12 +382,11 @@ class MixtureLikelihood:
                 weights = np.vstack([average, np.zeros_like(weights[1:])])
         return (*blocks, initial, weights)
 
-    def held_out(self, parameters: Parameters, test: Episodes) -> float:
-        """Log-likelihood of other episodes; cells that these episodes never show count as one."""
-        return test.expected_counts(*self._tables_for_others(parameters), self.engine)[1]
+    def held_out(self, parameters: Parameters, test: Episodes) -> list[Floats]:
+        """Log-likelihood of each merged episode of others, group by group.
 
-    def held_out_by_episode(self, parameters: Parameters, test: Episodes) -> list[Floats]:
-        """The same for each merged episode, group by group."""
+        Cells that these episodes never show count as one.
+        """
         return test.log_evidence(*self._tables_for_others(parameters))
 
     def held_out_actions(self, parameters: Parameters, test: Episodes) -> list[Floats]:
@@ -458,20 +445,6 @@ def _cross(pooled: Floats, values: Floats) -> float:
     """sum_m <pooled, log values_m> over the support of `pooled`."""
     support = pooled > 0.0
     return float(np.sum(pooled[support] @ np.log(values[support])))
-
-
-def rows_in_logs(
-    logs: Sequence[Logs],
-    part: Part,
-    sizes: tuple[int, int, int],
-    reward_model: RewardModel = "state-action",
-) -> Rows:
-    """A block that cells leave out: plain frequencies in the logs."""
-    S, _, Z = sizes
-    condition = ("next_state",) if part == "rewards" and reward_model == "transition" else ()
-    by = ("state", "action", *condition, "reward" if part == "rewards" else "next_state")
-    entries, counts = occurring_cells(logs, by, sizes)
-    return _rows(entries, Z if part == "rewards" else S).counted(counts)
 
 
 def reward_values_of(logs: Sequence[Logs | LatentMDP]) -> Floats:

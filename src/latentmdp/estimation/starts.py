@@ -190,8 +190,8 @@ class PairMoments:
         Up to here the pair matrix is dense, 32 MB, and a product with it costs little. Beyond it
         products are taken through the episodes themselves.
     most_visits
-        Cells of episodes, each counted once for an episode, that such products are taken through:
-        of more, every second episode, or every third, says as much as a start needs.
+        Steps that are looked at: of more, every second episode, or every third, says as much as a
+        start needs.
     """
 
     def __init__(
@@ -209,61 +209,40 @@ class PairMoments:
         totals = np.asarray(np.bincount(self.row, weights=counts), np.float64)
         # A fold may hold no visit of a row that other episodes visit.
         self.root = np.sqrt(counts / np.maximum(totals, 1e-300)[self.row])
-        self._member: Any = sp.csr_matrix(
-            (np.ones(counts.size), (self.row, np.arange(counts.size))),
-            shape=(self.n_rows, counts.size),
-        )
-        self.dense = counts.size <= dense_cells
-        self._visits: Floats | None = None  # of pairs of rows, where they are written down
-        if self.dense:
-            self._write_down()
-        else:
-            self._sum_up(counts.size, most_visits)
-
-    def _write_down(self) -> None:
-        """The whitened pair matrix, and the visits of pairs of rows."""
-        moments, member = pair_counts(self.episodes), self._member
-        self._visits = np.asarray(member @ (member @ moments).T)
-        P = (self.root**2)[:, None]
-        moments -= P * (member @ moments)[self.row]
-        moments -= P.T * (member @ moments.T).T[:, self.row]
-        root = np.maximum(self.root, 1e-150)  # of a cell that a fold lacks: its products stay 0
-        self.whitened = moments / np.outer(root, root)
-
-    def _sum_up(self, n_cells: int, most_visits: int) -> None:
-        """The episodes' sums of innovations, as sparse counts and visits of rows."""
-        groups = self.episodes.groups
-        visited: Any = sp.vstack([_table_of(group, n_cells) for group in groups]).tocsr()
-        times = np.concatenate([group.counts for group in groups])
-        every = slice(None, None, max(1, -(-visited.nnz // most_visits)))
-        self._visited, self._times = visited[every], times[every]
-        self._counts = self._visited.T @ self._times
-        self._totals = self._member @ self._counts
-        rows: Any = (self._visited @ self._member.T).tocsr()
-        self._rows = rows
-        if self.n_rows**2 <= rows.nnz:
-            visits = np.asarray((rows.T @ sp.diags(self._times) @ rows).todense())
-            visits[np.diag_indices(self.n_rows)] -= self._totals
-            self._visits = visits
+        shape, steps = (self.n_rows, counts.size), sum(g.cells.size for g in episodes.groups)
+        member = (np.ones(counts.size), (self.row, np.arange(counts.size)))
+        self._member: Any = sp.csr_matrix(member, shape=shape)
+        every = slice(None, None, max(1, -(-steps // most_visits)))
+        visited = [_table_of(group, counts.size)[every] for group in episodes.groups]
+        self._times = np.concatenate([group.counts[every] for group in episodes.groups])
+        self._visited: Any = sp.vstack(visited).tocsr()
+        self._rows: Any = (self._visited @ self._member.T).tocsr()
+        few, sparse = counts.size <= dense_cells, self.n_rows**2 > self._rows.nnz
+        self._pairs = pair_counts(self._visited, self._times) if few else None
+        self._visits = None if sparse and not few else pair_counts(self._rows, self._times)
 
     def product(self, vectors: Floats) -> Floats:
         """The whitened pair matrix times vectors (C, r)."""
-        if self.dense:
-            return np.asarray(self.whitened @ vectors)
-        v = vectors / np.maximum(self.root, 1e-150)[:, None]
-        P = (self.root**2)[:, None]
+        # of a cell that a fold lacks the root is 0, and its products stay 0
+        root, P = np.maximum(self.root, 1e-150)[:, None], (self.root**2)[:, None]
+        v = vectors / root
         centred = v - (self._member @ (P * v))[self.row]
-        product = self._visited.T @ (self._times[:, None] * (self._visited @ centred))
-        product -= P * (self._member @ product)[self.row]
-        product -= self._counts[:, None] * centred
-        return np.asarray(product / np.maximum(self.root, 1e-150)[:, None])
+        product = self._through(self._pairs, self._visited, centred)
+        return np.asarray((product - P * (self._member @ product)[self.row]) / root)
+
+    def _through(self, written: Floats | None, table: Any, vectors: Floats) -> Floats:
+        """Pairs of what a table of the episodes counts times vectors, as they were written down.
+
+        Otherwise through the episodes themselves.
+        """
+        if written is not None:
+            return np.asarray(written @ vectors)
+        product = table.T @ (self._times[:, None] * (table @ vectors))
+        return np.asarray(product - (table.T @ self._times)[:, None] * vectors)
 
     def _by_visits(self, table: Floats) -> Floats:
         """The visits N of pairs of rows times a table (rows, k)."""
-        if self._visits is not None:
-            return np.asarray(self._visits @ table)
-        product = self._rows.T @ (self._times[:, None] * (self._rows @ table))
-        return np.asarray(product - self._totals[:, None] * table)
+        return self._through(self._visits, self._rows, table)
 
     def _scale(self) -> Floats:
         """V with v_i^2 v_j^2 about the visits N[i, j]: exact where visits are independent."""
@@ -276,17 +255,15 @@ class PairMoments:
         Each sweep of the alternating least squares is taken half-way, so that they do not
         oscillate; it costs little beside the pair matrix itself.
         """
-        scale = self._scale()[self.row]
-        if self.dense:
-            matrix: Any = self.whitened / np.outer(scale, scale)
-        else:
-            matrix = LinearOperator(
-                (scale.size, scale.size),
-                matvec=lambda v: self.product(v.reshape(-1, 1) / scale[:, None])[:, 0] / scale,
-                dtype=np.float64,
-            )
+        scale = self._scale()[self.row][:, None]
+
+        def scaled(v: Floats) -> Floats:
+            return (self.product(v.reshape(len(scale), -1) / scale) / scale).reshape(v.shape)
+
+        shape = (len(scale), len(scale))
+        matrix = LinearOperator(shape, matvec=scaled, matmat=scaled, dtype=np.float64)
         values, vectors = leading_eigenvectors(matrix, rank)
-        G = vectors * np.sqrt(np.maximum(values, 1e-12)) / scale[:, None]
+        G = vectors * np.sqrt(np.maximum(values, 1e-12)) / scale
         for _ in range(sweeps):
             G = 0.5 * (G + self._regressed(G))
         return G / np.maximum(self.root, 1e-150)[:, None]
@@ -309,13 +286,14 @@ class PairMoments:
         return np.maximum(1.0 + F @ points.T, 0.05)
 
 
-def pair_counts(episodes: Episodes) -> Floats:
-    """(C, C): how often cells x and y occur at two different times of an episode."""
-    pairs = np.zeros((episodes.cells.size, episodes.cells.size))
-    for group in episodes.groups:
-        table = _table_of(group, episodes.cells.size)
-        pairs += (table.T @ sp.diags(group.counts) @ table).toarray()
-        pairs[np.diag_indices(len(pairs))] -= table.T @ group.counts  # the same time twice
+def pair_counts(table: Any, times: Floats) -> Floats:
+    """(C, C): how often cells x and y occur at two different times of an episode.
+
+    The table (episodes, cells) says how often each episode shows each cell, `times` how often the
+    episode occurred.
+    """
+    pairs = np.asarray((table.T @ sp.diags(times) @ table).toarray())
+    pairs[np.diag_indices(len(pairs))] -= table.T @ times  # the same time twice
     return pairs
 
 
@@ -323,7 +301,7 @@ def leading_eigenvectors(matrix: Any, rank: int) -> tuple[Floats, Floats]:
     """The largest eigenvalues of a symmetric matrix and their vectors, best first."""
     # up to this size a dense eigensolver is as fast as an iterative one, and exact
     if matrix.shape[0] <= 200 or rank >= matrix.shape[0] - 1:
-        values, vectors = np.linalg.eigh(matrix)
+        values, vectors = np.linalg.eigh(matrix @ np.eye(matrix.shape[0]))
         return values[::-1][:rank], vectors[:, ::-1][:, :rank]
     # not ones: innovations sum to zero in every row
     begin = np.random.default_rng(0).normal(size=matrix.shape[0])

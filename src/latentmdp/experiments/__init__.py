@@ -1,9 +1,8 @@
-"""The experiments of the paper, one module each (`runner`), and the arena of learners (`arena`)."""
+"""The experiments of the paper, one module each, and the sweeps that run them (`runner`)."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from latentmdp.experiments.arena import Arena, compare_learners
     from latentmdp.experiments.findings import Claim, Findings
     from latentmdp.experiments.results import Experiment, read_experiment
     from latentmdp.experiments.runner import Outputs, Setting, reproduce, run_sweep

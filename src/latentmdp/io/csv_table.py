@@ -118,7 +118,7 @@ def model_or_logs(table: Any, arguments: dict[str, Any]) -> LatentMDP | Trajecto
     raise FormatError(
         f"has no column {called.get('episode', 'episode')!r} (episode), as logs have, and no "
         f"column {called.get(lacking, lacking)!r} ({lacking}), as a model has; it has "
-        f"{', '.join(map(repr, names[:20])) or 'none'}"
+        f"{', '.join(map(repr, names[:20])) or 'none'}; `columns` says which is which"
     )
 
 

@@ -161,7 +161,7 @@ def _require_known(arguments: dict[str, Any], reader: ModuleType, source: Path) 
 def _require_suffix(kind: kinds.Kind, target: Path) -> None:
     if target.suffix.lower() not in kind.suffixes:
         raise FormatError(
-            f"{target}: a {kind.class_name} is saved as {' or '.join(kind.suffixes)}, not "
+            f"{target}: {kind.class_name} is saved as {' or '.join(kind.suffixes)}, not "
             f"{repr(target.suffix) if target.suffix else 'without a suffix'}"
         )
 

@@ -14,6 +14,7 @@ import codecs
 import gzip
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
@@ -281,25 +282,25 @@ def times(name: str, cells: Any) -> tuple[NDArray[Any], bool]:
 
 
 def _instants(name: str, cells: Any) -> Any:
-    """Texts as instants, with or without a time zone."""
+    """Texts as instants, all with or all without a time zone."""
     texts = cells.cast(pa.string())
-    for kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC")):
-        try:
-            return texts.cast(kind)
-        except pa.ArrowInvalid:
-            pass
+    if (instants := _cast_instants(texts)) is not None:
+        return instants
     for row, text in enumerate(texts):
-        try:
-            text.cast(pa.timestamp("us"))
-        except pa.ArrowInvalid:
-            try:
-                text.cast(pa.timestamp("us", tz="UTC"))
-            except pa.ArrowInvalid:
-                raise ValueError(
-                    f"column {name!r} is {text.as_py()!r:.60} in row {row}: must be a step "
-                    "(0, 1, 2, ...), a date or a time"
-                ) from None
+        if _cast_instants(text) is None:
+            raise ValueError(
+                f"column {name!r} is {text.as_py()!r:.60} in row {row}: must be a step "
+                "(0, 1, 2, ...), a date or a time"
+            )
     raise ValueError(f"column {name!r}: some times have a time zone and some have none")
+
+
+def _cast_instants(texts: Any) -> Any:
+    """A text, or a column of them, as instants; None where that is not possible."""
+    for zone in (None, "UTC"):
+        with suppress(pa.ArrowInvalid):
+            return texts.cast(pa.timestamp("us", tz=zone))
+    return None
 
 
 def _mixed(name: str, column: Any) -> Exception:

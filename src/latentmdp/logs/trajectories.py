@@ -732,12 +732,11 @@ class Trajectories(Logs, Fielded):
 
     def deduplicate_with_inverse(self) -> tuple[Trajectories, NDArray[np.int64]]:
         """`deduplicate`, and for each episode here the index of its merged episode."""
-        from latentmdp._kernels import group_identical
-
-        labels = self._kinds_of_episodes()
-        first, inverse = group_identical(
-            self.states, self.actions, self.rewards, self.offsets, labels
-        )
+        numbers: dict[Any, int] = {}
+        kinds = self._kinds_of_episodes().tolist()
+        keys = ((kind, *(x.tobytes() for x in one[:3])) for kind, one in zip(kinds, self))
+        inverse = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+        first = np.unique(inverse, return_index=True)[1]
         counts = np.bincount(inverse, weights=self.multiplicities(), minlength=first.size)
         merged = self._gathered(first)
         return merged._with(counts=np.rint(counts).astype(np.int64), episode_names=None), inverse

@@ -27,7 +27,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array
 from scipy.stats import norm
 
 from latentmdp._util import (
@@ -279,14 +279,16 @@ class _Covariate(NamedTuple):
     label: Integers | None = None
     numbers: Floats | None = None
 
-    def rows(self, counts: Floats, power: int) -> Any:
-        """(G, n): the numbers to some power, or flags of the groups, times the counts."""
+    def sums(self, values: Floats, power: int = 1) -> Floats:
+        """(G, F): values (n, F) added up by group, or times the numbers to some power."""
         if self.numbers is not None:
-            return (counts[:, None] * self.numbers**power).T
+            # no dot product: the threads of BLAS cost more than they save at these sizes
+            return np.einsum("ng,nf->gf", self.numbers**power, values)
         assert self.label is not None
         use = np.flatnonzero(self.label >= 0)
-        entry = (counts[use], (self.label[use], use))
-        return csr_array(entry, shape=(len(self.names), counts.size))
+        # one column a step, with a one in the row of its group
+        entries = (np.ones(use.size), self.label[use], np.arange(use.size + 1))
+        return np.asarray(csc_array(entries, shape=(len(self.names), use.size)) @ values[use])
 
 
 class _Question(NamedTuple):
@@ -349,13 +351,12 @@ def _scores(target: _Target, covariate: _Covariate, counts: Floats) -> Floats:
 
     A normal distribution needs the variance of several outcomes of the whole range of f.
     """
-    once = squares = covariate.rows(counts, 1)
-    scale: Floats | float = 1.0
+    each, scale = counts[:, None], np.ones((1, 1))
+    score = covariate.sums(each * target.residuals)
+    variance = covariate.sums(each * target.variance, 2)
     if covariate.label is None:  # numbers have another scale: their mean square
-        squares = covariate.rows(counts, 2)
-        number = np.maximum(covariate.rows(counts, 0) @ target.known, 1.0)
-        scale = (squares @ target.known) / number
-    score, variance = once @ target.residuals, squares @ target.variance
+        known = each * target.known
+        scale = covariate.sums(known, 2) / np.maximum(covariate.sums(known, 0), 1.0)
     enough = variance > 5.0 * target.ranges**2 * scale
     none = np.full(score.shape, np.nan)
     return np.asarray(np.divide(score, np.sqrt(variance), out=none, where=enough))

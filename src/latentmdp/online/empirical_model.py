@@ -402,6 +402,7 @@ class EmpiricalModel:
         growth: float = 0.0,
         weights: Floats | None = None,
         learn_weights: bool = True,
+        retry: bool = True,
     ) -> EmpiricalModel:
         """The state before the first episode; without `widths` there is no bonus."""
         from latentmdp._kernels import GROUP, padded_states
@@ -435,9 +436,11 @@ class EmpiricalModel:
             likelihood=np.empty((1, M)),
             visited=np.empty(H, np.int64),
             seen=np.zeros(A * W, np.bool_),
+            tried=_forbidden(space, W),
             places=np.empty((2, H), np.int64),
         )
-        empirical = cls(space, estimate, _optimistic_values(space, widths, growth, W), widths)
+        optimistic = _optimistic_values(space, widths, growth, W, retry)
+        empirical = cls(space, estimate, optimistic, widths)
         empirical.set_counts(counts)
         return empirical
 
@@ -652,9 +655,15 @@ def _columns_without_visits(space: Space, W: int) -> Floats:
     M, _, A, _ = space.dimensions
     columns = np.zeros((M, TERMS, A * W))
     # No maximum takes an action that is not allowed; finite, since zero times it must be zero.
-    forbidden = ~space.allowed_actions() & ~space.terminal[:, None]
-    columns[:, REWARD, _columns(forbidden, W)] = -1e100
+    columns[:, REWARD, _forbidden(space, W)] = -1e100
     return columns
+
+
+def _forbidden(space: Space, W: int) -> Flags:
+    """Which columns (A W,) are of actions that are not allowed in a state with others."""
+    flags = np.zeros(space.n_actions * W, np.bool_)
+    flags[_columns(~space.allowed_actions() & ~space.terminal[:, None], W)] = True
+    return flags
 
 
 def _columns(pairs: Flags, W: int) -> Integers:
@@ -663,7 +672,9 @@ def _columns(pairs: Flags, W: int) -> Integers:
     return np.asarray(actions * W + states)
 
 
-def _optimistic_values(space: Space, widths: Widths, growth: float, W: int) -> OptimisticValues:
+def _optimistic_values(
+    space: Space, widths: Widths, growth: float, W: int, retry: bool
+) -> OptimisticValues:
     """The state before the first plan; columns of actions that are not allowed stay as here."""
     from latentmdp.online.kernels_lucrl import (
         AS_PRINTED,
@@ -691,6 +702,7 @@ def _optimistic_values(space: Space, widths: Widths, growth: float, W: int) -> O
         least_change=1e-6,  # far below what a belief says of an episode, far above its rounding
         discount=float(space.discount),
         planning_discount=space.duration.planning_discount,
+        retry=retry,
         pairs=_columns(allowed, W),
         terminal=space.terminal,
         caps=caps,

@@ -91,6 +91,7 @@ class Estimate(NamedTuple):
     likelihood: NDArray[np.float64]  # (1, M), scratch
     visited: NDArray[np.int64]  # (H,), scratch: the columns of an episode, each once
     seen: NDArray[np.bool_]  # (n,), scratch, all False between episodes
+    tried: NDArray[np.bool_]  # (n,), scratch: see `greedy_action`; between episodes the forbidden
     places: NDArray[np.int64]  # (2, H), scratch: the cells of an episode's transitions and rewards
 
 
@@ -119,6 +120,7 @@ class OptimisticValues(NamedTuple):
     least_change: float
     discount: float  # of returns
     planning_discount: float  # of values: breaks ties for the sooner
+    retry: bool  # whether what a plan does not know may be tried more than once in an episode
     pairs: NDArray[np.int64]  # the columns of allowed actions
     terminal: NDArray[np.bool_]  # (S,)
     caps: NDArray[np.float64]  # (H,): the most that can be earned from each step on
@@ -314,8 +316,9 @@ def _count(counts, columns, places, values, width, m, weight, steps):
 def _is_due(columns, growth, visited, distinct, m):
     """Whether one of the columns just visited has grown so much that a plan is due.
 
-    visited (H,) are the columns of the episode, `distinct` how many they are. Under `DOUBLING` the
-    next power of two above the visits of the last plan is read from their exponent.
+    visited (H,) are the columns of the episode, `distinct` how many they are. The first visit of a
+    column is due at any growth. Under `DOUBLING` the next power of two above the visits of the last
+    plan is read from their exponent.
     """
     due = growth == 0.0
     for i in range(0 if due else distinct):
@@ -324,7 +327,7 @@ def _is_due(columns, growth, visited, distinct, m):
             power = math.ldexp(1.0, math.frexp(before)[1]) if before >= 1.0 else 1.0
             due |= now >= power
         else:
-            due |= now > growth * max(1.0, before)
+            due |= now > growth * max(1.0, before) or before < 1.0 <= now
     return due
 
 
@@ -649,26 +652,40 @@ def largest_bonus(estimate, optimistic):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def greedy_action(values, t, s, belief):
+def greedy_action(values, t, s, belief, tried):
     """argmax_a sum_m b(m) Q_{t,m}(s, a), the first of equally good ones.
 
-    values (M, H, A, W), belief (3, M); products are added in the order of the contexts.
+    Actions that were `tried` (n,), or are not allowed, count only if all are. values (M, H, A, W),
+    belief (3, M); products are added in the order of the contexts.
     """
-    best, winner = -np.inf, 0
+    best, winner, fresh = -np.inf, 0, False
     for a in range(values.shape[2]):
-        value = 0.0
+        value, untried = 0.0, not tried[a * values.shape[3] + s]
         for m in range(belief.shape[1]):
             value += values[m, t, a, s] * belief[AWAKE, m]
-        if value > best:
-            best, winner = value, a
+        if (untried and not fresh) or (untried == fresh and value > best):
+            best, winner, fresh = value, a, untried
     return winner
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def note_trial(columns, column, tried):
+    """Note that an action was tried of which the last plan knew nothing, in any context.
+
+    Plans do not change within an episode: without this the same hope, of what lies behind a wall
+    say, would be followed until its end. columns (M, TERMS, n) are read, tried (n,) is written.
+    """
+    known = 0.0
+    for m in range(columns.shape[0]):
+        known += columns[m, PLANNED, column]
+    tried[column] = known < 1.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def _act(
     starts, next_state, paid, tables, thresholds, aliases, context, sizes, smoothing, dense,
-    by_next, heads, links, counts, columns, values, terminal, uniforms, belief, likelihood, states,
-    actions, rewards,
+    by_next, heads, links, counts, columns, tried, values, terminal, retry, uniforms, belief,
+    likelihood, states, actions, rewards,
 ):  # fmt: skip
     """Play one episode from states[0] by the optimistic values and the filter; its length.
 
@@ -681,8 +698,10 @@ def _act(
     n_columns, width, s = columns.shape[2], values.shape[3], states[0]
     first = t = np.int64(0)  # functions are compiled anew for a number that is written out
     while t < actions.shape[0] and not terminal[s]:
-        a = greedy_action(values, t, s, belief)
+        a = greedy_action(values, t, s, belief, tried)
         row, column = s * A + a, a * width + s
+        if not retry:
+            note_trial(columns, column, tried)
         o = draw_of_row(uniforms[t + 1], thresholds, aliases, context, row, starts, tables)
         n, z = np.int64(next_state[o]), np.int64(paid[o])
         k = find_cell(dense, n_columns, heads, links, column, n)
@@ -691,6 +710,9 @@ def _act(
         update_belief(belief, likelihood, first)
         actions[t], rewards[t], states[t + 1] = a, z, n
         s, t = n, t + 1
+    if not retry:
+        for i in range(t):
+            tried[actions[i] * width + states[i]] = False
     return t
 
 
@@ -732,8 +754,9 @@ def play_lucrl(
         reset_belief(belief, prior, initial, states[0])
         length = _act(
             starts, next_state, paid, chances.tables, thresholds, aliases, context, estimate.sizes,
-            estimate.smoothing, dense, by_next, heads, links, counts, columns, values, terminal,
-            second, belief, likelihood, states, actions, rewards,
+            estimate.smoothing, dense, by_next, heads, links, counts, columns, estimate.tried,
+            values, terminal, optimistic.retry, second, belief, likelihood, states, actions,
+            rewards,
         )  # fmt: skip
         for m in range(M):  # b-hat: revealed, or what the filter believes
             weight[m] = belief[AWAKE, m]

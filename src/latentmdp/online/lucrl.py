@@ -102,6 +102,10 @@ class LUCRL(Learner):
         "state-action": rewards are counted by (s, a), as in the paper; "transition": by (s, a, s').
     n_contexts
         M, if it is to differ from the world's (or the start's).
+    retry
+        Whether an action that the last plan knew nothing of may be tried more than once in an
+        episode, as in the paper. Plans do not change within an episode, so that an optimistic one
+        may run against the same wall until its end. With Q-MDP only.
     """
 
     planner: Planner = QMDP()  # noqa: RUF009
@@ -114,6 +118,7 @@ class LUCRL(Learner):
     weights: str | ArrayLike | None = None
     reward_model: RewardModel = "state-action"
     n_contexts: int | None = None
+    retry: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.planner, Planner):
@@ -219,6 +224,7 @@ class LUCRL(Learner):
             self.growth(),
             weights,
             learn_weights=isinstance(self.weights, str) or self.contexts == "revealed",
+            retry=self.retry,
         )
 
     def _space(self, world: World) -> Space:
@@ -373,11 +379,21 @@ class _QMDPLUCRL(_LUCRL):
 class _GreedyAgent(EstimateFilter):
     """Acts on the optimistic values by the learner's filter, as the compiled loop does."""
 
+    def begin(self, episode: int, state: int) -> None:
+        """See the first state."""
+        super().begin(episode, state)
+        self._tried = self.empirical.estimate.tried.copy()
+
     def act(self, t: int) -> int:
         """The best action for the belief."""
-        from latentmdp.online.kernels_lucrl import greedy_action
+        from latentmdp.online.kernels_lucrl import greedy_action, note_trial
 
-        return int(greedy_action(self.empirical.optimistic.values, t, self._state, self.belief))
+        optimistic, s, tried = self.empirical.optimistic, self._state, self._tried
+        a = int(greedy_action(optimistic.values, t, s, self.belief, tried))
+        if not optimistic.retry:
+            column = a * optimistic.values.shape[3] + s
+            note_trial(self.empirical.estimate.columns, column, tried)
+        return a
 
 
 class _CompiledLUCRL(_QMDPLUCRL):

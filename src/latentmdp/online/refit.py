@@ -62,6 +62,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from scipy.special import digamma
 
 from latentmdp._util import Arrays, Floats, RNGLike, arrays, philox_key, require_choice
 from latentmdp.estimation import (
@@ -75,7 +76,7 @@ from latentmdp.estimation import (
     restricted,
 )
 from latentmdp.fit import Fit, without_fit_warnings
-from latentmdp.logs import Trajectories, cell_counts
+from latentmdp.logs import Trajectories, cell_counts, occurring_cells
 from latentmdp.metrics import mean_return
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import Learner, Learning
@@ -430,12 +431,15 @@ class _Refitting(Learning[Trajectories]):
         sized = self._sized(model)
         return ActingPlanner(planner_for(sized)).plan(sized)
 
-    def _bonus(self) -> Bonus | VarianceBonus | None:
-        """The learner's bonus, larger in a bold phase."""
+    def _bonus(self, fit: Fit) -> Bonus | VarianceBonus | None:
+        """The learner's bonus, larger in a bold phase, and smaller in others without noise."""
         bonus = self.learner.bonus
-        if bonus is None or len(self.phases) % _BOLD_EVERY:
-            return bonus
-        return bonus.scaled(_BOLD)
+        if bonus is not None and not len(self.phases) % _BOLD_EVERY:
+            return bonus.scaled(_BOLD)
+        if isinstance(bonus, VarianceBonus) and bonus.failure_probability is None:
+            novelty = _novelty(self.logs, fit.responsibilities, bonus.remainder)
+            bonus = replace(bonus, remainder=min(bonus.remainder, novelty))
+        return bonus
 
     def _optimistic_round(
         self, structure: _ChosenStructure, fit: Fit, model: LatentMDP
@@ -444,17 +448,18 @@ class _Refitting(Learning[Trajectories]):
         phase_learner = LUCRL(
             planner_for(model),
             contexts="inferred",
-            bonus=self._bonus(),
+            bonus=self._bonus(fit),
             smoothing=acting_smoothing(model.n_states, self.space.n_rewards),
             # A plan is due when a count has grown by a fifth: as good a curve as a plan for every
             # episode, at a fraction of the time.
             replan="lazy",
+            retry=False,
             weights="learned",
             reward_model=model.reward_model,
         )
         space = replace(self.space, n_contexts=model.n_contexts)
         visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
-        rows = visits + np.minimum(fit.pseudo_counts, visits.sum(axis=0))
+        rows = visits + np.minimum(max(1.0, fit.pseudo_counts), visits.sum(axis=0))
         episodes = fit.responsibilities.sum(axis=0)
         counts = Counts.of_model(model, rows, episodes, space, model.reward_model)
         empirical = phase_learner.counting(space, counts, self.episodes)
@@ -709,6 +714,25 @@ def _model_arrays(prefix: str, model: LatentMDP) -> Arrays:
     fields = model.to_fields()
     named = {f"{prefix}_{name}": fields[name] for name in _MODEL if fields[name] is not None}
     return {**named, f"{prefix}_joint": np.array(model.reward_model == "transition")}
+
+
+def _novelty(logs: Trajectories, shares: Floats, prior: float) -> float:
+    """c, where c / n is the chance that a row seen n times in its context shows something new.
+
+    By the rows of all contexts together, the n-th visit of each giving 1 / n of a chance: the sum
+    of these over a row's visits is a harmonic number. It begins at `prior`, as if one chance had
+    been seen before, and is next to nothing in a world without noise.
+    """
+    sizes = (logs.n_states, logs.n_actions, logs.n_rewards)
+    keys, counts = occurring_cells(logs, ("state", "action", "next_state", "reward"), sizes, shares)
+    row = np.unique(keys // (sizes[0] * sizes[2]), return_inverse=True)[1]
+    rows = (int(row.max(initial=-1)) + 1, shares.shape[1])
+    visits, distinct = np.zeros(rows), np.zeros(rows)
+    np.add.at(visits, row, counts)
+    np.add.at(distinct, row, np.minimum(1.0, counts))
+    news = np.maximum(0.0, distinct - np.minimum(1.0, visits)).sum()
+    chances = (digamma(np.maximum(1.0, visits)) + np.euler_gamma).sum()
+    return float((news + prior) / (chances + 1.0))
 
 
 def _random_share(fit: Fit, done: int) -> float:

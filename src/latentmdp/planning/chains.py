@@ -92,22 +92,15 @@ def _solve_sparse(
     from scipy.sparse import linalg
 
     S, M = right.shape
-    # Chains that mix need a few dozen steps; one that has not converged after 400 may be periodic.
-    methods: list[tuple[Any, dict[str, int]]] = [
-        (linalg.bicgstab, {"maxiter": 400}),
-        (linalg.gmres, {"restart": 50, "maxiter": 8}),
-    ]
     solution = start.copy()
     for m in range(M):
         if check is not None:
             check()
         moves = sparse.csr_array((discount * probs[:, m], next_state, offsets), shape=(S, S))
         moves = moves.T.tocsr() if transposed else moves
-        system: Any = sparse.eye_array(S, format="csr") - moves
-        b, answer = right[:, m], start[:, m]
+        b, answer, off = right[:, m], start[:, m], math.inf
         size = float(np.abs(b).max(initial=0.0))
         enough = size * max(1e-12, 1e-15 / max(1.0 - discount, 1e-3))
-        off = math.inf
         # Where plain steps are sure to end soon they are the fastest; from a residual in one state
         # only a Krylov method would break down, so there are some of them always.
         for _ in range(50 if discount**1000 < 1e-12 else 1):
@@ -117,18 +110,40 @@ def _solve_sparse(
             off = float(np.abs(answer - before).max(initial=0.0))
             if off <= enough:
                 break
-        for method, options in methods:
-            if off <= 10.0 * enough:
-                break
-            closer, _ = method(system, b, x0=answer, rtol=0.0, atol=enough, **options)
-            now = float(np.abs(b - system @ closer).max(initial=0.0))
-            if now < off:
-                answer, off = closer, now
-        # The factors may be full: 200 MB for 5,000 states.
+        if off > 10.0 * enough:
+            closer = _bicgstab(moves, b, answer, enough)
+            now = float(np.abs(b + moves @ closer - closer).max(initial=0.0))
+            answer, off = (closer, now) if now < off else (answer, off)
+        # One that has not converged may be periodic. The factors may be full: 200 MB for 5,000
+        # states.
         if off > 10.0 * enough and (S <= 5_000 or discount == 1.0):
-            answer = linalg.spsolve(system.tocsc(), b)
+            answer = linalg.spsolve((sparse.eye_array(S, format="csr") - moves).tocsc(), b)
         solution[:, m] = answer
     return solution
+
+
+def _bicgstab(moves: Any, b: Floats, x: Floats, enough: float, most: int = 400) -> Floats:
+    """The stabilised method of biconjugate gradients for (I - moves) x = b, from a guess.
+
+    Chains that mix need a few dozen of its steps. Products of vectors are sums of NumPy's: a
+    library of linear algebra would start threads for them, which take longer than they do.
+    """
+    residual = b + moves @ x - x
+    shadow, along, rho = residual, residual, (residual * residual).sum()
+    with np.errstate(all="ignore"):  # where it breaks down, the caller sees that nothing is near
+        for _ in range(most):
+            if np.abs(residual).max(initial=0.0) <= enough:
+                break
+            moved = along - moves @ along
+            step = rho / (shadow * moved).sum()
+            half = residual - step * moved
+            turned = half - moves @ half
+            omega = (turned * half).sum() / max((turned * turned).sum(), 1e-300)
+            x = x + step * along + omega * half
+            residual = half - omega * turned
+            before, rho = rho, (shadow * residual).sum()
+            along = residual + rho / before * step / omega * (along - omega * moved)
+    return x
 
 
 class _Paying(NamedTuple):

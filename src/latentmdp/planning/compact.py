@@ -26,6 +26,7 @@ least what was earned on the way plus what the best vectors promise there.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
 from latentmdp.planning import kernels_compact as kernels
 from latentmdp.planning.base import Plan
+from latentmdp.planning.chains import solve_chains
 from latentmdp.planning.exact import merge_beliefs
 from latentmdp.planning.graphs import evaluated_graph
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
@@ -261,24 +263,27 @@ class _Choice:
         return model.initial_value() + best
 
     def _arrivals(self, graph: PolicyGraph) -> Floats:
-        """u_i(m) of every node, (n, M); without an end, until a millionth of it is left."""
-        model, nodes = self.model, graph.nodes
-        n, states = nodes.actions.size, _groups(nodes.offsets) % model.n_states
-        actions = nodes.actions.astype(np.int64)
-        way = (model.outcomes, model.n_actions, model.discount, states, actions)
-        links = (graph.node_starts, graph.followers)
-        total = np.zeros((n + 1, model.n_contexts))
-        total[graph.first[self.starts]] += self.joint
-        if not self.is_endless:
-            kernels.arrive(*way, *links, total, total)
-            return total[:n]
-        moving = total.copy()
-        for _ in range(int(np.log(1e-6) / np.log(model.discount)) + 1):
-            later = np.zeros_like(total)
-            kernels.arrive(*way, *links, moving, later)
-            later[n] = 0.0
-            total, moving = total + later, later
-        return total[:n]
+        """u_i(m) of every node, (n, M)."""
+        model, nodes, table, followers = (
+            self.model,
+            graph.nodes,
+            self.model.outcomes,
+            graph.followers,
+        )
+        n, rows = nodes.actions.size, _groups(nodes.offsets) % model.n_states * model.n_actions
+        node, outcome = arrays.segments(table.starts, rows + nodes.actions)
+        arrived = np.zeros((n + 1, model.n_contexts))  # the last row is where an episode is over
+        arrived[graph.first[self.starts]] = self.joint
+        if self.is_endless:
+            goes_on = followers >= 0
+            counts = np.bincount(node[goes_on], minlength=n)
+            offsets = np.concatenate([[0], np.cumsum(counts)])
+            chain = offsets, followers[goes_on], table.probs_of(outcome[goes_on])
+            return solve_chains(*chain, arrived[:n], model.discount, transposed=True)
+        for begin, end in pairwise(graph.node_starts[nodes.offsets[:: model.n_states]]):
+            moved = arrived[node[begin:end]] * table.probs_of(outcome[begin:end])
+            np.add.at(arrived, followers[begin:end], model.discount * moved)
+        return arrived[:n]
 
     def _pieces(self, graph: PolicyGraph, arrived: Floats) -> tuple[Integers, Floats]:
         """What arrives at each (t, s), apart by where it comes from: the group and the mass."""

@@ -20,6 +20,8 @@ import numpy as np
 
 from latentmdp._kernels import Successors, bellman
 from latentmdp._util import Floats, Integers
+from latentmdp.model import LatentMDP
+from latentmdp.outcomes import numbered, row_sums
 from latentmdp.planning.chains import chain_of, policy_chain, total_bounds
 from latentmdp.planning.totals import totals_from_above
 
@@ -30,7 +32,7 @@ _ENOUGH = 30.0
 """Backups in units of 1 / (1 - discount): they leave exp(-30) of the first error."""
 
 
-class _Flatness(NamedTuple):
+class Flatness(NamedTuple):
     """How far L V can be from the fixed point, by context."""
 
     discount: float
@@ -39,15 +41,30 @@ class _Flatness(NamedTuple):
     noise: float  # rounding of a backup, relative to the values
 
     @classmethod
-    def of(cls, steps: Successors, discount: float, M: int) -> _Flatness:
+    def of(cls, steps: Successors, discount: float, M: int) -> Flatness:
         """For any policy of a problem; a terminal state is a row without successors."""
         padded = np.concatenate([steps.probs, np.zeros((1, M))])
         sums = np.add.reduceat(padded, steps.starts, axis=0)
         lengths = np.diff(steps.starts, append=steps.starts[-1])
         sums[lengths == 0] = 0.0
-        with_end = sums if (np.diff(steps.first) == 0).any() else sums[:-1]
-        noise = (4.0 + float(lengths.max()) ** 0.5) * float(np.finfo(np.float64).eps)
-        return cls(discount, sums.max(axis=0), with_end.min(axis=0), noise)
+        ends = bool((np.diff(steps.first) == 0).any())
+        return cls._of_sums(sums[:-1], int(lengths.max()), ends, discount)
+
+    @classmethod
+    def of_model(cls, model: LatentMDP) -> Flatness:
+        """The same from the outcome table, in which rows with equal vectors are summed once."""
+        table = model.outcomes
+        number, first = numbered(table.starts, table.pattern)
+        rows = table.of_rows(first[np.unique(number[model.allowed.ravel()])])
+        sums, longest = row_sums(rows, rows.probs), int(np.diff(rows.starts).max())
+        return cls._of_sums(sums, longest, bool(model.terminal.any()), model.discount)
+
+    @classmethod
+    def _of_sums(cls, sums: Floats, longest: int, ends: bool, discount: float) -> Flatness:
+        """From the sums of the rows; where an episode may end, a row may have no successor."""
+        least = sums.min(axis=0, initial=0.0 if ends else np.inf)
+        noise = (4.0 + float(longest) ** 0.5) * float(np.finfo(np.float64).eps)
+        return cls(discount, sums.max(axis=0), least, noise)
 
     def above(self, d: Floats, size: Floats) -> tuple[Floats, Floats]:
         """c(max d) by context from L V - V (..., M) and the largest values, and rounding's part."""
@@ -71,7 +88,7 @@ def best_from_above(
     if discount == 1.0:
         return totals_from_above(steps, rewards, check)
     S = steps.first.size - 1
-    flatness = _Flatness.of(steps, discount, M)
+    flatness = Flatness.of(steps, discount, M)
     q, ahead, nothing = np.empty((1, len(rewards), M)), np.zeros((2, S, M)), np.empty((0, S, M))
     value = np.zeros((S, M))
     # Backups before the first linear solve, which is dearer where there are more than a few states.
@@ -113,23 +130,43 @@ def policies_from_below(
             chain = chain_of(steps, rows[:, k], np.arange(M))
             lower[:, k] = total_bounds(*chain, earned, check=check)[0]
         return lower
-    flatness = _Flatness.of(steps, discount, M)
-    backed = np.zeros((S * K, M))
-    value = solve_policies(steps, rewards, discount, rows, np.zeros((S, K, M)), check=check)
-    total = 0
-    while True:
+    flatness, backed = Flatness.of(steps, discount, M), np.zeros((S * K, M))
+
+    def back_up(value: Floats) -> Floats:
         later = discount * value.reshape(S * K, M)
         bellman.follow(0, S, steps, rewards, rows, later, backed)
-        value, before = backed.reshape(S, K, M).copy(), value
-        shift, is_close = _closeness(flatness, -value, -before)
+        return backed.reshape(S, K, M).copy()
+
+    def solve(value: Floats) -> Floats:
+        return solve_policies(steps, rewards, discount, rows, value, check=check)
+
+    lower, _ = enclosed(flatness, np.zeros((S, K, M)), back_up, solve, check)
+    return np.where(rows[:, :, None] >= 0, lower, 0.0)
+
+
+def enclosed(
+    flatness: Flatness, value: Floats, back_up: Callable[[Floats], Floats],
+    solve: Callable[[Floats], Floats], check: Callable[[], None] | None = None,
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """Bounds on the fixed point of a policy's backup, from any values (..., M).
+
+    If these are not near it, they are solved for first; `solve` is given a better guess.
+    """
+    total = 0
+    while True:
+        before, value = value, back_up(value)
+        above, is_close = _closeness(flatness, value, before)
         total += 1
-        if is_close or total * (1.0 - discount) > _ENOUGH:
-            return np.where(rows[:, :, None] >= 0, value - shift, 0.0)
+        if is_close or total * (1.0 - flatness.discount) > _ENOUGH:
+            below, _ = _closeness(flatness, -value, -before)
+            return value - below, value + above
+        if total == 1:
+            value = solve(value)
         if check is not None:
             check()
 
 
-def _closeness(flatness: _Flatness, value: Floats, before: Floats) -> tuple[Floats, bool]:
+def _closeness(flatness: Flatness, value: Floats, before: Floats) -> tuple[Floats, bool]:
     """What to add to a backup for an upper bound, by context, and whether that is close."""
     d = value - before
     size = np.abs(value.reshape(-1, value.shape[-1])).max(axis=0)

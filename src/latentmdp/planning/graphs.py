@@ -3,10 +3,7 @@
     alpha_i(m) = R_m(s, a_i) + discount sum_k P_m(k | s, a_i) alpha_{f(i, k)}(m)
 
 by one pass from the last step to the first or, where there is no end, as the values of a Markov
-chain of nodes (`latentmdp.planning.chains`): with T one application of the right-hand side to what
-was found there, and d_min and d_max the least and largest entry of
-T alpha - alpha in a context, the solution lies there between T alpha + c d_min and
-T alpha + c d_max with c = discount / (1 - discount) [macqueen1966].
+chain of nodes (`latentmdp.planning.chains`), between bounds (`latentmdp.planning.endless`).
 """
 
 from __future__ import annotations
@@ -18,17 +15,11 @@ import numpy as np
 from latentmdp._util import Floats, Indices, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.chains import solve_chains, total_bounds
-from latentmdp.planning.endless import TOLERANCE
+from latentmdp.planning.endless import Flatness, enclosed
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph, node_moves
 
 if TYPE_CHECKING:
     from latentmdp._kernels import Links
-
-_ROUNDING = 1e-15
-"""Of a backup, relative to the values: no solution comes closer than this / (1 - discount)."""
-
-_MOST_ITERATIONS = 100_000
-"""Of a chain that its solver leaves far from the solution, as long cycles may be."""
 
 
 class ContextBounds(NamedTuple):
@@ -71,25 +62,14 @@ def node_bounds(
         rows[:n] = guess
     if model.discount == 1.0:
         return _totals(problem, offsets)
-    share, edge = model.discount / (1.0 - model.discount), np.inf if _all_go_on(model) else 0.0
-    # As close as the values of single policies are known (`TOLERANCE`), where a planner's graphs
-    # end: closer, and their every node would be valued anew.
-    enough = TOLERANCE / share + 10.0 * _ROUNDING
-    after, is_solved = rows.copy(), False
-    # The bounds hold after any number of iterations, they are only less tight.
-    for _ in range(_MOST_ITERATIONS):
+
+    def back_up(value: Floats) -> Floats:
+        rows[:n], after = value, np.empty((n, model.n_contexts))
         evaluate_plans(0, n, *problem, offsets, offsets, rows, after)
-        changes, size = after[:n] - rows[:n], float(np.abs(after).max(initial=0.0))
-        # If something may end on the way, a change that is even is no shift of the solution: then
-        # 0 is among the changes, and they must be small.
-        least, largest = changes.min(axis=0, initial=edge), changes.max(axis=0, initial=-edge)
-        rows, after = after, rows
-        if float((largest - least).max()) <= enough * size:
-            break
-        if not is_solved:
-            is_solved, rows[:n] = True, _solved(problem, offsets, rows[:n])
-    noise = _ROUNDING * (1.0 + share) * size
-    return rows[:n] + share * least - noise, rows[:n] + share * largest + noise
+        return after
+
+    start, flatness = rows[:n].copy(), Flatness.of_model(model)
+    return enclosed(flatness, start, back_up, lambda value: _solved(problem, offsets, value))
 
 
 def _chain(problem: tuple[Any, ...], offsets: Integers) -> tuple[Integers, Integers, Integers]:
@@ -127,16 +107,6 @@ def _totals(problem: tuple[Any, ...], offsets: Integers) -> tuple[Floats, Floats
     ]
     lower, upper = zip(*each)
     return np.concatenate(lower, axis=1), np.concatenate(upper, axis=1)
-
-
-def _all_go_on(model: LatentMDP) -> bool:
-    """Whether something follows every action for sure, in every state."""
-    from latentmdp.outcomes import row_sums
-
-    if model.terminal.any():
-        return False
-    sums = row_sums(model.outcomes, model.outcomes.probs)[model.allowed.ravel()]
-    return bool((sums > 1.0 - 1e-9).all())
 
 
 def evaluated_graph(

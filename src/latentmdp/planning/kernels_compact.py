@@ -132,19 +132,3 @@ def choose_plans(masses, plans, taken, most, chosen):
         for i in range(n):
             reached[i] = max(reached[i], worth[winner, i])
     return total
-
-
-@njit(cache=True, nogil=True)
-def arrive(table, n_actions, discount, states, labels, offsets, followers, before, out):
-    """Add to out (n + 1, M) what moves on from `before` (n + 1, M) by one step along the links.
-
-    Where nodes come in the order of time, and `before` is `out`, one pass carries the masses of the
-    start to the end. What leaves an episode is gathered in the last row.
-    """
-    probs = table.distinct
-    for i in range(states.shape[0]):
-        begin = table.starts[states[i] * n_actions + labels[i]]
-        for o in range(offsets[i], offsets[i + 1]):
-            p, f = table.pattern[begin + o - offsets[i]], followers[o]
-            for m in range(probs.shape[1]):
-                out[f, m] += discount * before[i, m] * probs[p, m]

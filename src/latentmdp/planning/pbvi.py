@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latentmdp._util import Floats, arrays
+from latentmdp._util import Floats, Integers, arrays
 from latentmdp.engines import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
@@ -155,25 +155,16 @@ def _walk(bounds: Bounds, count: int, rng: np.random.Generator, exploration: flo
 
     A share of the actions is random: enough to leave the policy, few enough to stay near it.
     """
-    from latentmdp.planning.hsvi.search import inclusion, systematic
+    from latentmdp.planning.hsvi.search import inclusion, walk
 
-    points, weights = bounds.start_points, bounds.start_weights
-    for _ in range(bounds.depth):
-        bounds.check()
+    def act(points: Integers) -> Integers:
         limits = bounds.store.points.limit[points]
-        scores = rng.random(limits.shape)
-        random = np.where(np.isfinite(limits), scores, -1.0).argmax(axis=1)
-        numbers = bounds.store.points.plan[points]
-        planned = limits.argmax(axis=1)
-        planned[numbers >= 0] = bounds.plans.actions[numbers[numbers >= 0]]
-        actions = np.where(rng.random(points.size) < exploration, random, planned)
-        found = bounds.expand(points, weights, actions)
-        probabilities = inclusion(found.weights, max(1.0, count))
-        kept = systematic(probabilities, rng)
-        weights = found.weights[kept] / probabilities[kept]
-        points = bounds.locate(found, kept)
-        points, where = np.unique(points, return_inverse=True)
-        weights = np.bincount(where, weights, points.size).astype(np.float64)
+        random = np.where(np.isfinite(limits), rng.random(limits.shape), -1.0).argmax(axis=1)
+        numbers, planned = bounds.store.points.plan[points], limits.argmax(axis=1)
+        planned[numbers >= 0] = bounds.plans.action[numbers[numbers >= 0]]
+        return np.where(rng.random(points.size) < exploration, random, planned)
+
+    walk(bounds, act, lambda found: inclusion(found.weights, max(1.0, count)), rng)
 
 
 def _fill(bounds: Bounds, grid: Floats) -> Iterator[None]:

@@ -17,7 +17,7 @@ from latentmdp.planning import HSVI, QMDP, Plan, evaluate
 from latentmdp.policies import AlphaVectorPolicy, HistoryPolicy, Policy, UniformPolicy
 from latentmdp.report.contexts import belief_picture, groups_picture
 from latentmdp.report.decisions import decision_table, page_tables, policy_pictures, reading
-from latentmdp.report.experiments import experiment_section, experiment_settings, timing_table
+from latentmdp.report.experiments import experiment_section, experiment_settings
 from latentmdp.report.page import Section, Table, facts_table, write_page
 from latentmdp.report.plans import bounds_picture, certificate, compact_table, risk_table
 from latentmdp.report.records import (
@@ -31,6 +31,14 @@ from latentmdp.report.records import (
 )
 from latentmdp.report.solved import solved_section
 from latentmdp.theory import diagnose
+
+# What a section of a model leaves out, and says so, because it would take minutes.
+_MOST_STATES = 30
+"""Rows of a decision table that a reader of the page still looks through."""
+_MOST_VALUES = 1_000
+"""Steps x states x contexts up to which a compact plan takes seconds."""
+_MOST_ENTRIES = 10**6
+"""Entries of P(s', z | s, a) up to which the assumptions are measured in seconds."""
 
 
 def write_report(
@@ -76,8 +84,7 @@ def write_report(
         *settings_tables(groups),
         *(facts_table(f"Settings: {name}", item.settings) for name, item in solved.items()),
         *(experiment_settings(name, item) for name, item in experiments.items()),
-        *([timing_table(experiments)] if experiments else []),
-        _timing(records, solved, time.perf_counter() - began),
+        _timing(records, solved, experiments, time.perf_counter() - began),
     ]
     counts = (
         (len(records), "run", None),
@@ -138,43 +145,41 @@ def model_section(
     if truth is not None:
         earned = evaluate(truth, policy, rng=0)
         text += f" In the true model the policy earns {earned.mean:.4g} per episode."
-    if decisions := _decisions(model, policy):
-        text += f" {reading(model)}"
+    decisions, compact = [], None
+    if _believes_in(policy, model):
+        if model.n_states <= _MOST_STATES:
+            decisions = page_tables(decision_table(model, policy), "What to do")
+            text += f" {reading(model)}"
+        else:
+            text += " `latentmdp explain --out` writes the decisions of so many states."
+    if model.n_layers * model.n_states * model.n_contexts <= _MOST_VALUES:
+        compact = compact_table(plan)
+    else:
+        text += " `plan.compact` was left out: with so many steps and states it takes long."
     apart = model.n_contexts > 1  # of one context nothing is to be told
     pictures = [
         *([belief_picture(world, policy, model)] if apart else []),
         *(policy_pictures(model, policy) if _believes_in(policy, model) else ()),
         *([groups_picture(model, "this model")] if apart else []),
-        *([bounds_picture({"HSVI": plan})] if plan.history else []),
+        *([bounds_picture(plan)] if plan.history else []),
     ]
     tables = [
         *decisions,
         risk_table(model, {"this policy": policy}),
-        certificate({"this model": plan}),
-        *filter(None, [compact_table(plan)]),
+        certificate(plan),
+        *filter(None, [compact]),
     ]
     M, S, A, Z = model.dimensions
-    # With more entries of P(s', z | s, a) it would take minutes.
-    if model.horizon and M * S * A * S * Z <= 10**7:
+    if model.horizon and M * S * A * S * Z <= _MOST_ENTRIES:
         tables.append(assumption_table(model, "this model"))
     else:
-        text += " The assumptions of the theory are about small models whose episodes end."
+        text += " The assumptions of the theory are measured of small models whose episodes end."
     return Section(title, text, tables, pictures)
 
 
 def _believes_in(policy: Policy | HistoryPolicy, model: LatentMDP) -> TypeGuard[AlphaVectorPolicy]:
     """Whether a policy acts on beliefs over the contexts of a model."""
     return isinstance(policy, AlphaVectorPolicy) and policy.model.n_contexts == model.n_contexts
-
-
-def _decisions(model: LatentMDP, policy: Policy | HistoryPolicy) -> list[Table]:
-    """What the policy does, by phase, state and belief, if that fits on a page.
-
-    `latentmdp explain --out` writes it for any number of states.
-    """
-    if not _believes_in(policy, model) or model.n_states > 30:
-        return []
-    return page_tables(decision_table(model, policy), "What to do")
 
 
 def assumption_table(model: LatentMDP, what: str) -> Table:
@@ -189,17 +194,26 @@ def assumption_table(model: LatentMDP, what: str) -> Table:
     )
 
 
-def _timing(records: Sequence[Record], solved: Mapping[str, Solved], seconds: float) -> Table:
+def _timing(
+    records: Sequence[Record],
+    solved: Mapping[str, Solved],
+    experiments: Mapping[str, Experiment],
+    seconds: float,
+) -> Table:
     rows: list[tuple[Any, ...]] = []
     for r in records:
         rate = r.run.n_episodes / r.run.seconds if r.run.seconds else None
         rows.append((r.name, r.run.seconds, rate, getattr(r.run.plan, "seconds", None)))
     for name, outcome in solved.items():
         rows.append((name, outcome.seconds, None, outcome.plan.seconds))
+    for name, item in experiments.items():
+        timed = [run.seconds for run in item.runs if run.seconds is not None]
+        rows.append((f"{name}, {plural(len(item.runs), 'run')}", sum(timed) or None, None, None))
     rows.append(("this report", seconds, None, None))
     return Table(
         "Wall-clock time",
         ("run", "seconds", "episodes a second", "of which final plan, seconds"),
         rows,
-        "A dash: not recorded, or not a matter of this kind of run.",
+        "Those of an experiment are added up over its runs, which may have gone side by side. A "
+        "dash: not recorded, or not a matter of this kind of run.",
     )

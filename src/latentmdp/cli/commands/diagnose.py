@@ -39,7 +39,7 @@ def command(
     model
         A model, fit or result of `solve` to check the logs against.
     columns
-        What a table of logs calls its columns: `episode=id,t=week,state=brand,...`.
+        What a table of logs calls its columns: `episode=id,t=week,...`.
     """
     more, acting = dict[str, Any](), None
     is_table = columns is not None or file.is_dir()

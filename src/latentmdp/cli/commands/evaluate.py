@@ -40,7 +40,7 @@ def command(
     logs
         Estimate from these logs of another policy instead.
     columns
-        What a table of logs calls its columns: `episode=id,t=week,state=brand,...`.
+        What a table of logs calls its columns: `episode=id,t=week,...`.
     """
     if logs is not None and (cluster, device) != (None, "cpu"):
         raise typer.BadParameter("--cluster and --device play episodes, and --logs needs none")

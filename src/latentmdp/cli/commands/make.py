@@ -1,6 +1,5 @@
 """`latentmdp make`: build a named instance and save it."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,9 +21,8 @@ def command(
     screen: Screen,
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(autocompletion=_names)] = None,
-    out: Path | None = None,
+    out: options.ModelOut = None,
     seed: options.Seed = 0,
-    show: Annotated[bool, typer.Option("--list")] = False,
 ) -> None:
     """Build a named instance and save it.
 
@@ -35,24 +33,11 @@ def command(
     Parameters
     ----------
     name
-        The instance; see --list.
-    out
-        Where to: .npz or .json.
-    show
-        List the instances and their arguments.
+        The instance; see `latentmdp list instances`.
     """
-    if show:
-        entries = lm.instances.list_instances()
-        names = ("name", "summary", "arguments")
-        screen.result(instances=[{name: getattr(e, name) for name in names} for e in entries])
-        for entry in entries:
-            defaults = (f"--{k.replace('_', '-')} {v}" for k, v in entry.arguments.items())
-            screen.say(f"{entry.summary}\n    {'  '.join(defaults)}", entry.name)
-        return
     if name is None or name.startswith("-"):
-        raise typer.BadParameter("give the name of an instance first; --list shows them")
+        raise typer.BadParameter("give the name of an instance first; see latentmdp list instances")
     arguments = handed_on(context)
-    options.check_target(out, lm.LatentMDP)
     model = lm.make(name, rng=seed, **arguments)
     options.save(model, out)
     screen.result(instance=name, arguments=arguments, seed=seed, out=out)

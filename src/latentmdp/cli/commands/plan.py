@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 import typer
 
-import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.catalogue import DEFAULT, PLANNERS, limited, planner, takes
 from latentmdp.cli.config import handed_on
@@ -21,7 +20,9 @@ def command(
         str, options.completed(*PLANNERS, help=f"Which planner: {', '.join(PLANNERS)}.")
     ] = DEFAULT,
     gap: Annotated[float | None, typer.Option(min=0.0)] = None,
-    objective: Literal["worst-case", "cvar", "regret", "ball"] | None = None,
+    objective: Annotated[
+        Literal["worst-case", "cvar", "regret", "ball"] | None, typer.Option(metavar="WHAT")
+    ] = None,
     level: float | None = None,
     time_limit: options.TimeLimit = None,
     out: options.PolicyOut = None,
@@ -44,11 +45,10 @@ def command(
     gap
         Stop at this (upper - lower) / lower.
     objective
-        Plan for the bad case.
+        Plan for the bad case: `worst-case`, `cvar`, `regret` or `ball`.
     level
         Share of bad contexts (cvar), or how far weights are off.
     """
-    options.check_target(out, lm.AlphaVectorPolicy)
     if objective is not None:
         if method not in (DEFAULT, "robust"):
             raise typer.BadParameter(f"--objective is for --method robust, not {method}")

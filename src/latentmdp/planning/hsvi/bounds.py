@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -77,8 +77,8 @@ def empty_store(n_cells: int, widest: int, n_actions: int) -> Store:
             empty(i8), empty(f8, widest), empty(f8, n_actions), empty(f8), empty(f8), *numbers
         ),
         Plans(empty(f8, widest), empty(i8), empty(i4), empty(i8), empty(i8)),
-        np.full(n_cells, -1), np.full(2, -1, i4), empty(np.uint64), empty(i8),
-        np.array([0, 0, 0, 0, n_cells, 0]),
+        np.full(n_cells, -1), np.full(2, -1, i4), empty(np.uint64),
+        np.array([0, 0, 0, 0, n_cells]),
     )  # fmt: skip
 
 
@@ -90,16 +90,6 @@ def _least(problem: LumpedProblem) -> Floats:
     if not problem.ends:
         return np.array([worst / (1.0 - problem.discount)])
     return worst * np.cumsum(problem.discount ** np.arange(problem.layers))[::-1]
-
-
-class PlanArrays(NamedTuple):
-    """The plans there are, see `kernels.Plans`."""
-
-    vectors: Floats
-    cells: Integers
-    actions: Any
-    starts: Integers
-    links: Integers
 
 
 class Bounds:
@@ -181,9 +171,7 @@ class Bounds:
         widest = int(problem.width.max())
         self._by_state = np.diff(problem.starts[::A])  # outcomes of all actions
         self.store = empty_store(problem.layers * X, widest, A)
-        self._arranged = np.zeros(problem.layers * X, np.int64)  # points when cells were arranged
-        self._counted = 0  # points whose cells were counted
-        self._members = np.zeros(problem.layers * X, np.int64)
+        self._arranged = 0  # points when they were arranged
         self.n_backups, self.work = 0, 0.0
         self._scratch: list[Scratch] = []  # working memory that no thread uses now
         self.resolution = 10000.0
@@ -332,13 +320,11 @@ class Bounds:
         return int(self.store.size[kernels.PLANS])
 
     @property
-    def plans(self) -> PlanArrays:
+    def plans(self) -> Plans:
         """All plans, views."""
-        plans, n = self.store.plans, self.n_plans
-        links = plans.link[: self.store.size[kernels.LINKS]]
-        return PlanArrays(
-            plans.vector[:n], plans.cell[:n], plans.action[:n], plans.start[:n], links
-        )
+        vector, cell, action, start, link = self.store.plans
+        n, n_links = self.n_plans, self.store.size[kernels.LINKS]
+        return Plans(vector[:n], cell[:n], action[:n], start[:n], link[:n_links])
 
     def layer_of(self, cells: Integers) -> Integers:
         """The layers of cells."""
@@ -362,17 +348,13 @@ class Bounds:
         if size[kernels.LINKS] + links > len(store.plans.link):
             n = int(1.5 * (size[kernels.LINKS] + links))
             store = store._replace(plans=store.plans._replace(link=_resized(store.plans.link, n)))
-        if size[kernels.BLOCKS] - size[kernels.FREE] + blocks > len(store.blocks.link):
+        if size[kernels.BLOCKS] + blocks > len(store.blocks.link):
             n, old = int(1.5 * (size[kernels.BLOCKS] + blocks)), store.blocks
-            widest = store.plans.vector.shape[1]
-            store = store._replace(
-                blocks=old._replace(
-                    link=_resized(old.link, n), fill=_resized(old.fill, n),
-                    item=_resized(old.item, n), gain=_resized(old.gain, n),
-                    entry=_resized(old.entry, n * widest),
-                ),
-                free=_resized(store.free, n),
-            )  # fmt: skip
+            entry = _resized(old.entry, n * store.plans.vector.shape[1])
+            more = {
+                name: _resized(getattr(old, name), n) for name in ("link", "fill", "item", "gain")
+            }
+            store = store._replace(blocks=old._replace(entry=entry, **more))
         self.store = store
         if 2 * (size[kernels.POINTS] + points) > len(store.slots):
             self._rehash(int(size[kernels.POINTS] + points))
@@ -499,9 +481,11 @@ class Bounds:
     def run_trials(self, share: float = 0.5) -> None:
         """Some trials from the start, each until the gap is below a share of that at the start."""
         depth = self.depth
-        # So many that a call is worth it, and that the clock is looked at often enough.
-        cost = float(self._by_state.mean()) * (depth + 1) * float(self.problem.width.max())
-        count = max(1, min(64, int(_AT_ONCE / cost)))
+        # So many that a call is worth it, that the clock is looked at often enough, and that points
+        # are no more than double before they are arranged. A backup may need two blocks of its own.
+        each = max(float(self._by_state.mean()), 2.0 * kernels.LANES)
+        room = int(each * (depth + 1)) * self.store.points.belief.shape[1]
+        count = max(1, min(self.n_points // (depth + 1), _AT_ONCE // room))
         most = count * (depth + 1)
         self._reserve(most, most, most * self._most_outcomes, 2 * most)
         lowers, uppers, _ = self.bounds_at(self.start_points)
@@ -518,27 +502,25 @@ class Bounds:
         # Forth and back, and one thread where other work is shared by several.
         self.work += 4.0 * n_backups * float(self._by_state.mean())
 
-    def arrange(self, cells: Integers) -> None:
-        """Arrange the plans and points of cells."""
-        points = int(self._members[cells].sum())
-        leaders = int(np.ceil(np.sqrt(self._members[cells])).sum())
-        self._reserve(blocks=2 * points // kernels.LANES + 3 * leaders + 3 * cells.size)
-        owners = int(self.store.size[kernels.OWNERS]) + leaders
+    def arrange(self, factor: float = 2.0) -> None:
+        """Arrange plans and points anew, once there are so many times as many as the last time."""
+        if self.n_points <= factor * self._arranged:
+            return
+        self._arranged, store = self.n_points, self.store
+        members = np.bincount(store.points.cell[: self.n_points], minlength=store.newest.size)
+        leaders = int(np.ceil(np.sqrt(members)).sum())
+        store.size[kernels.BLOCKS] = 0
+        self._reserve(
+            blocks=2 * self.n_points // kernels.LANES
+            + 3 * (leaders + int(np.count_nonzero(members)))
+        )
+        owners = store.newest.size + leaders
         if owners > len(self.store.blocks.plans):
             old = self.store.blocks
             plans, heads = _resized(old.plans, 2 * owners), _resized(old.points, 2 * owners)
             self.store = self.store._replace(blocks=old._replace(plans=plans, points=heads))
         mass = np.empty(self.store.points.belief.shape[1])
-        kernels.arrange(self.tables, self.store, cells, self.few, self._least_rise, mass)
-        self._arranged[cells] = self._members[cells]
-
-    def arrange_grown(self, factor: float = 2.0) -> None:
-        """Arrange the cells with so many times as many points as when they were arranged."""
-        fresh = self.store.points.cell[self._counted : self.n_points]
-        self._members += np.bincount(fresh, minlength=self._members.size)
-        self._counted = self.n_points
-        grown = (self._members > factor * self._arranged) & (self._members > self.few)
-        self.arrange(np.flatnonzero(grown))
+        kernels.arrange(self.tables, self.store, self.few, self._least_rise, mass)
 
     def keep_better(self) -> None:
         """Keep the better of the bounds at the start before and now."""
@@ -567,7 +549,7 @@ class Bounds:
         arrays = (
             *self.problem[:11], *self.lumping[1:], *self.tables.sets, self.tables.first_plans,
             self.best,
-            *store.blocks, *store.points, *store.plans, store.slots, store.keys, store.free,
+            *store.blocks, *store.points, *store.plans, store.slots, store.keys,
         )  # fmt: skip
         return float(sum(np.asarray(array).nbytes for array in arrays))
 
@@ -577,13 +559,13 @@ class Bounds:
         wanted = np.zeros(n, np.bool_)
         of_points = store.points.plan[: self.n_points]
         roots = [of_points, self.best_plans, *self.kept]
-        counts = np.diff(np.append(plans.starts, len(plans.links)))
+        counts = np.diff(np.append(plans.start, len(plans.link)))
         first = np.concatenate(roots)
-        kernels.mark(first[first >= 0], plans.starts, counts, plans.links, wanted)
+        kernels.mark(first[first >= 0], plans.start, counts, plans.link, wanted)
         number = np.where(wanted, np.cumsum(wanted) - 1, -1)
-        links = plans.links[np.repeat(wanted, counts)]
+        links = plans.link[np.repeat(wanted, counts)]
         kept = Plans(
-            plans.vectors[wanted], plans.cells[wanted], plans.actions[wanted],
+            plans.vector[wanted], plans.cell[wanted], plans.action[wanted],
             np.cumsum(counts[wanted]) - counts[wanted],
             np.where(links >= 0, number[np.maximum(links, 0)], links),
         )  # fmt: skip

@@ -71,7 +71,7 @@ class Plans(NamedTuple):
 
 
 class Store(NamedTuple):
-    """All that grows. `size` counts points, plans, links, blocks, owners and free blocks."""
+    """All that grows. `size` counts points, plans, links, blocks and owners."""
 
     blocks: Blocks
     points: Points
@@ -79,11 +79,10 @@ class Store(NamedTuple):
     newest: np.ndarray  # (cells,): the newest point of each cell, -1 for none
     slots: np.ndarray  # (2^k,): points by the hash of their keys, -1 where there is none
     keys: np.ndarray  # (n,): see `key_of`
-    free: np.ndarray  # blocks that may be used again
-    size: np.ndarray  # (6,)
+    size: np.ndarray  # (5,)
 
 
-POINTS, PLANS, LINKS, BLOCKS, OWNERS, FREE = range(6)
+POINTS, PLANS, LINKS, BLOCKS, OWNERS = range(5)
 
 
 class Scratch(NamedTuple):
@@ -405,13 +404,8 @@ def insert(store, head, owner, item, gain, vectors, i, inverse, width):
     blocks, size, widest = store.blocks, store.size, store.plans.vector.shape[1]
     block = head[owner]
     if block < 0 or blocks.fill[block] == LANES:
-        before = block
-        if size[FREE] > 0:
-            size[FREE] -= 1
-            block = store.free[size[FREE]]
-        else:
-            block = size[BLOCKS]
-            size[BLOCKS] += 1
+        before, block = block, size[BLOCKS]
+        size[BLOCKS] += 1
         blocks.link[block], blocks.fill[block], head[owner] = before, 0, block
         for lane in range(LANES):
             blocks.gain[block, lane] = 0.0
@@ -678,38 +672,40 @@ def work(
 
 
 @njit(**INNER)
-def release(store, head, owner):
-    """Free the blocks of an owner's list."""
-    block = head[owner]
-    while block >= 0:
-        store.free[store.size[FREE]] = block
-        store.size[FREE] += 1
-        block = store.blocks.link[block]
-    head[owner] = -1
+def arrange_point(tables, store, i, least, mass):
+    """Put a point that gains more than `least`, and its plan, to the leader that is best at it."""
+    blocks, points, plans = store.blocks, store.points, store.plans
+    cell, n, widest = points.cell[i], points.plan[i], plans.vector.shape[1]
+    width = tables.problem.width[cell % tables.problem.width.shape[0]]
+    gain = points.known[i] - points.upper[i]
+    points.plan_lane[i] = points.point_lane[i] = -1
+    if n >= 0 or gain > least:
+        for c in range(width):
+            mass[c] = points.belief[i, c]
+        home, _ = best_leaders(blocks, cell, width, widest, mass)
+        if n >= 0:
+            points.plan_lane[i] = insert(
+                store, blocks.plans, home, n, 0.0, plans.vector, n, False, width
+            )
+        if gain > least:
+            points.point_lane[i] = insert(
+                store, blocks.points, home, i, gain, points.belief, i, True, width
+            )
 
 
 @njit(**KERNEL)
-def arrange(tables, store, cells, few, least, mass):
-    """Arrange the plans and points of cells anew: each to the leader that is best at its belief.
+def arrange(tables, store, few, least, mass):
+    """Arrange all plans and points anew, each with the leader of its cell that is best at it.
 
-    The first sqrt(n) of the n plans of a cell lead, or the cell itself where they are few: then a
+    Of the n plans of a cell sqrt(n) lead, or the cell itself where they are few: then a
     search looks at all of them. `mass` is working memory; a point must gain more than `least`.
     """
     blocks, points, plans, size = store.blocks, store.points, store.plans, store.size
-    widest, X = plans.vector.shape[1], tables.problem.width.shape[0]
-    for place in range(cells.shape[0]):
-        cell = cells[place]
-        width, planned = tables.problem.width[cell % X], 0
-        block = blocks.leaders[cell]
-        while block >= 0:
-            for lane in range(blocks.fill[block]):
-                release(store, blocks.plans, blocks.item[block, lane])
-                release(store, blocks.points, blocks.item[block, lane])
-            block = blocks.link[block]
-        release(store, blocks.leaders, cell)
-        release(store, blocks.plans, cell)
-        release(store, blocks.points, cell)
-        i = store.newest[cell]
+    X, n_cells = tables.problem.width.shape[0], store.newest.shape[0]
+    size[BLOCKS], size[OWNERS] = 0, n_cells
+    for cell in range(n_cells):
+        blocks.leaders[cell] = blocks.plans[cell] = blocks.points[cell] = -1
+        planned, i = 0, store.newest[cell]
         while i >= 0:
             planned += points.plan[i] >= 0
             i = points.sibling[i]
@@ -723,28 +719,16 @@ def arrange(tables, store, cells, few, least, mass):
                     owner = size[OWNERS]
                     size[OWNERS] += 1
                     blocks.plans[owner] = blocks.points[owner] = -1
-                    n = points.plan[i]
-                    insert(store, blocks.leaders, cell, owner, 0.0, plans.vector, n, False, width)
+                    insert(
+                        store, blocks.leaders, cell, owner, 0.0, plans.vector, points.plan[i],
+                        False, tables.problem.width[cell % X],
+                    )  # fmt: skip
                     leading += 1
                 seen += 1
             i = points.sibling[i]
         i = store.newest[cell]
         while i >= 0:
-            points.plan_lane[i] = points.point_lane[i] = -1
-            gain = points.known[i] - points.upper[i]
-            if points.plan[i] >= 0 or gain > least:
-                for c in range(width):
-                    mass[c] = points.belief[i, c]
-                home, _ = best_leaders(blocks, cell, width, widest, mass)
-                n = points.plan[i]
-                if n >= 0:
-                    points.plan_lane[i] = insert(
-                        store, blocks.plans, home, n, 0.0, plans.vector, n, False, width
-                    )
-                if gain > least:
-                    points.point_lane[i] = insert(
-                        store, blocks.points, home, i, gain, points.belief, i, True, width
-                    )
+            arrange_point(tables, store, i, least, mass)
             i = points.sibling[i]
 
 

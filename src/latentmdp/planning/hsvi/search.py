@@ -20,12 +20,14 @@ the logarithm of the gap more for its work, and now and then another.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from latentmdp._util import Floats, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.hsvi.bounds import Bounds
+from latentmdp.planning.hsvi.kernels import Expansion
 from latentmdp.planning.limits import LimitReached, PlanningClock
 
 _WIDTH = 16.0
@@ -36,15 +38,9 @@ _GROWTH = 2.0
 """Factor from sweep to sweep for the number of points: a small one repeats sweeps over nearly the
 same points, a large one places many by old bounds."""
 
-_RETRY, _MEMORY = 6.0, 0.75
-"""A kind of round is tried again after so many times its work was spent on others, or after longer
-where it did not pay; and what the rounds of a kind have brought fades by this factor."""
-
-_LAST_SHARE = 0.9
-"""Share of the time left that a sweep may take by what is expected of it."""
-
-_TRIALS_SHARE = 0.1
-"""Share of all work so far that a round of trials takes: less may bring nothing by chance."""
+_EXPLORED = 0.1
+"""Share of all work that is spent to find out: that of a round of trials, which may bring nothing
+by chance if they are fewer, and what a kind of round that brought less may take of the others'."""
 
 _ALLOTMENT = 0.7
 """In a sweep, a step gets points in proportion to this power of its total excess: 1 would starve
@@ -56,11 +52,11 @@ class NothingLeft(LimitReached):
 
 
 class _Kind:
-    """What the rounds of one kind have brought for their work."""
+    """What the rounds of one kind have brought for their work; each counts half of the next."""
 
     def __init__(self) -> None:
         self.cost = self.waited = 0.0  # work of its next round, about, and of others since the last
-        self.patience = _RETRY
+        self.patience = 1.0
         self._brought = self._spent = 0.0
 
     @property
@@ -68,16 +64,21 @@ class _Kind:
         """How much the logarithm of the gap would fall for each unit of work of the next round."""
         return self._brought / max(self._spent, 1.0)
 
-    def note(self, brought: float, work: float, following: float, best_rate: float) -> None:
+    @property
+    def is_due(self) -> bool:
+        """Whether so much was spent on others that this kind may be tried again."""
+        return self.patience * self.cost <= _EXPLORED * self.waited
+
+    def note(self, brought: float, following: float, best_rate: float) -> None:
         """Note a round of this kind, and the work of the following one.
 
-        After one that brought much less than others have, the next is waited for twice as long.
+        After one that brought less than half of what others have, the next waits twice as long.
         """
         self.cost, self.waited = following, 0.0
-        self._brought = _MEMORY * self._brought + brought
-        self._spent = _MEMORY * self._spent + self.cost
-        pays = brought > 0.3 * best_rate * work
-        self.patience = max(_RETRY, 0.5 * self.patience) if pays else 2.0 * self.patience
+        self._brought = 0.5 * self._brought + brought
+        self._spent = 0.5 * self._spent + following
+        pays = brought > 0.5 * best_rate * following
+        self.patience = max(1.0, 0.5 * self.patience) if pays else 2.0 * self.patience
 
 
 class HeuristicSearch:
@@ -92,8 +93,8 @@ class HeuristicSearch:
         clock.record(self.bounds.best_lower, self.bounds.best_upper)
 
     def _begin(self) -> None:
-        self._count, self._spare = _WIDTH, 2.0
-        self._pace = np.zeros(self.bounds.problem.layers)  # seconds of a backup in each layer
+        self._count, self._spare = _WIDTH, _GROWTH
+        self._pace = 0.0  # seconds of a backup in the last sweep
         # Seconds and points of the last sweep, and points that the next one will add, about.
         self._last_sweep, self._last_points, self._added = 0.0, 0, 1.0
         self._kinds = {"sets": _Kind(), "trials": _Kind(), "sweep": _Kind()}
@@ -141,9 +142,9 @@ class HeuristicSearch:
         self._last_sweep, self._last_points = self.clock.seconds - began, bounds.n_points
 
     def _run_trials(self) -> None:
-        """Trials that take a share of all work so far: a few may bring nothing by chance."""
+        """Trials that take a share of all work so far."""
         bounds = self.bounds
-        most = (1.0 + _TRIALS_SHARE) * bounds.work
+        most = (1.0 + _EXPLORED) * bounds.work
         while True:
             before = bounds.n_plans, bounds.n_points
             bounds.run_trials()
@@ -158,56 +159,45 @@ class HeuristicSearch:
         left = self.clock.remaining
         if self._last_sweep > left:
             del kinds["sweep"]
-        informing = self.bounds.informing_seconds + self._last_sweep
-        if not self.bounds.may_inform or informing > 0.5 * left:
+        if not self.bounds.may_inform or self.bounds.informing_seconds > 0.5 * left:
             del kinds["sets"]  # as much time must be left to make use of them
-        for name, kind in kinds.items():
-            if kind.waited >= kind.patience * kind.cost:
-                return name
-        return max(kinds, key=lambda name: kinds[name].rate)
+        due = (name for name, kind in kinds.items() if kind.is_due)
+        return next(due, max(kinds, key=lambda name: kinds[name].rate))
 
     def _measure(self, kind: str, gap: float, rise: float, fall: float, work: float) -> None:
         """Note what a round has brought, for the choice of the next."""
         left = max(gap - rise - fall, 1e-300)
+        best_rate = max(each.rate for each in self._kinds.values())
         for each in self._kinds.values():
             each.waited += work
-        best_rate = max(each.rate for each in self._kinds.values())
-        brought = math.log(max(gap, left) / left)
         following = {
             "trials": work, "sweep": _GROWTH * work, "sets": work + self.bounds.informing_work
         }[kind]  # fmt: skip
-        self._kinds[kind].note(brought, work, max(following, 1.0), best_rate)
+        self._kinds[kind].note(math.log(max(gap, left) / left), max(following, 1.0), best_rate)
         if kind == "sweep":
             self._count *= _GROWTH
+            # More of the points are for the lower bound alone while it moves more.
             self._spare *= _GROWTH if rise > fall else 1.0 / _GROWTH
-            self._spare = min(max(self._spare, 1.0), 4.0)
+            self._spare = min(max(self._spare, 1.0), _GROWTH**2)
 
     def sample(self) -> list[Integers]:
         """Walk forward to points whose chance times gap is large; those of each step."""
-        bounds = self.bounds
-        points, weights = bounds.start_points, bounds.start_weights
-        visited, first = [points], 0.0
-        for _ in range(bounds.depth):
-            actions = bounds.store.points.limit[points].argmax(axis=1)  # optimistic
-            found = bounds.expand(points, weights, actions)
+        bounds, first = self.bounds, 0.0
+
+        def optimistic(points: Integers) -> Integers:
+            return np.asarray(bounds.store.points.limit[points].argmax(axis=1))
+
+        def chances(found: Expansion) -> Floats:
+            nonlocal first
             excess = found.weights * np.maximum(found.uppers - found.lowers, 0.0)
             total = float(excess.sum())
-            if total <= 0.0:
-                break
             first = first or total
-            count = max(1.0, self._count * (total / first) ** _ALLOTMENT)
+            count = max(1.0, self._count * (total / first) ** _ALLOTMENT) if first else 0.0
             more = systematic(inclusion(excess, self._spare * count), self._rng)
             bounds.locate(found, more)  # for the lower bound alone
-            probabilities = inclusion(excess, count)
-            kept = systematic(probabilities, self._rng)
-            if kept.size == 0:
-                break
-            weights = found.weights[kept] / probabilities[kept]
-            points = bounds.locate(found, kept)
-            points, where = np.unique(points, return_inverse=True)
-            weights = np.bincount(where, weights, points.size).astype(np.float64)
-            visited.append(points)
-        return visited
+            return inclusion(excess, count)
+
+        return walk(bounds, optimistic, chances, self._rng)
 
     def back_up(self, visited: list[Integers], everywhere: bool = False) -> None:
         """Back up all plans, the last first, and the upper bounds at the visited points, or at all.
@@ -220,22 +210,18 @@ class HeuristicSearch:
         for points in visited:
             above[points] |= bounds.problem.ends
         layers = bounds.points_of_layers()
-        # Seconds, if a backup of one bound takes as long as in the last sweep; it takes longer by
-        # as much as those that are done did, which count more the more they are.
-        expected = self._pace * [points.size + above[points].sum() for points in layers]
-        total, done, took = float(expected.sum()), 0.0, 0.0
-        for t, points in reversed(list(enumerate(layers))):
+        left = float(bounds.n_points + above.sum())
+        for points in reversed(layers):
             began, share = clock.seconds, 1.0
-            if expected[: t + 1].any():
-                slowness = (0.1 * total + took) / (0.1 * total + done)
-                left = slowness * float(expected[: t + 1].sum())
-                share = min(1.0, _LAST_SHARE * clock.remaining / left)
+            if self._pace > 0.0:
+                share = min(1.0, max(clock.remaining, 0.0) / (self._pace * left))
             some = points[points.size - math.ceil(share * points.size) :]
             bounds.back_up(some, above[some])
-            bounds.arrange_grown()
-            backups, seconds = float(some.size + above[some].sum()), clock.seconds - began
-            done, took = done + self._pace[t] * backups, took + seconds
-            self._pace[t] = seconds / max(backups, 1.0)
+            backups = float(some.size + above[some].sum())
+            left -= points.size + above[points].sum()
+            pace = (clock.seconds - began) / max(backups, 1.0)
+            # What earlier layers will take: as those before them, the more of them there were.
+            self._pace += (pace - self._pace) * backups / max(backups + left, 1.0)
         if not bounds.problem.ends:  # all of them are one layer: now along the walk, the last first
             for points in reversed(visited):
                 bounds.back_up(points, np.ones(points.size, np.bool_))
@@ -243,11 +229,35 @@ class HeuristicSearch:
     def prune(self) -> None:
         """Arrange what has grown much, and drop plans that nothing leads to any more."""
         bounds = self.bounds
-        bounds.arrange_grown()
+        bounds.arrange()
         if bounds.n_plans > 4 * max(bounds.n_points, 1000):
             bounds.collect()
         # Twice what there is: arrays double when they grow.
         self.clock.require_memory(2.0 * bounds.nbytes)
+
+
+def walk(
+    bounds: Bounds, act: Callable[[Integers], Integers], chances: Callable[[Expansion], Floats],
+    rng: np.random.Generator,
+) -> list[Integers]:  # fmt: skip
+    """Walk forward from the start; the points of each step.
+
+    `act` takes the actions at points, `chances` says with which probability what follows is kept.
+    """
+    points, weights = bounds.start_points, bounds.start_weights
+    visited = [points]
+    for _ in range(bounds.depth):
+        bounds.check()
+        found = bounds.expand(points, weights, act(points))
+        probabilities = chances(found)
+        kept = systematic(probabilities, rng)
+        if kept.size == 0:
+            break
+        weights = found.weights[kept] / probabilities[kept]
+        points, where = np.unique(bounds.locate(found, kept), return_inverse=True)
+        weights = np.bincount(where, weights, points.size).astype(np.float64)
+        visited.append(points)
+    return visited
 
 
 def inclusion(excess: Floats, count: float) -> Floats:

@@ -10,11 +10,9 @@ best on average over the contexts, given the rules already chosen for later time
              for t = H..1:  pi_t(s) = argmax_a sum_m y_t(s, m) Q^pi_{t,m}(s, a)
 
 until nothing improves. A sweep never lowers the value: the action in force is always a candidate.
-A stationary policy changes one state at a time, at all times at once.
-
-Without an end the policy is stationary. It is valued by linear solves, and whole sets of states
-change their actions where sum_m y(s, m) (Q^pi_m(s, a) - V^pi_m(s)) says that it pays, halved until
-the value rises.
+Of a stationary policy, as it always is without an end, whole sets of states change their actions
+where sum_m y(s, m) (Q^pi_m(s, a) - V^pi_m(s)), summed over time, says that it pays; they are halved
+until the value rises. Without an end it is valued by linear solves.
 
 Other starts are each context's own optimal policy and random policies.
 """
@@ -296,10 +294,8 @@ def ascent(problem: MemorylessProblem, start: Indices) -> Iterator[tuple[Indices
     A policy may be changed in place to become the next: who keeps one must copy it.
     """
     policy = np.array(start, dtype=np.int32)
-    if problem.is_endless:
+    if problem.stationary:
         yield from _ascent_by_sets(problem, policy)
-    elif problem.stationary:
-        yield from _stationary_ascent(problem, policy)
     else:
         value, tolerance = -np.inf, problem.tolerance
         while True:
@@ -311,53 +307,26 @@ def ascent(problem: MemorylessProblem, start: Indices) -> Iterator[tuple[Indices
             value = improved
 
 
-def _stationary_ascent(
-    problem: MemorylessProblem, policy: Indices
-) -> Iterator[tuple[Indices, float]]:
-    """One state after the other; many together first, where that would take long."""
-    _, S, A, _ = problem.sizes
-    # A round in which every state tries every action values S A policies: where that takes more
-    # than about a second, sets of states change together first.
-    if S * problem.sizes[0] * problem.rows.steps.probs.size > 2e8:
-        for step in _ascent_by_sets(problem, policy):
-            yield step
-            policy, _ = step
-    tolerance, value = problem.tolerance, problem.value(policy)
-    yield policy, value
-    while True:
-        before = value
-        for s in range(S):
-            others = problem.open[s] & (np.arange(A) != policy[0, s])
-            for a in np.flatnonzero(others):
-                changed = policy.copy()
-                changed[0, s] = a
-                risen = problem.value(changed)
-                if risen > value + tolerance:
-                    policy, value = changed, risen
-            yield policy, value
-        if value <= before + tolerance:
-            return
-
-
 def _ascent_by_sets(problem: MemorylessProblem, policy: Indices) -> Iterator[tuple[Indices, float]]:
-    """Change all states that seem to gain, or half of them, and so on, while the value rises."""
-    tolerance = problem.tolerance
+    """Change all states that seem to gain, or half of them, and so on, while the value rises.
+
+    Where no such set gains, one state after the other.
+    """
     while True:
         problem.check()
         value, (gains,) = problem.relax(policy, excluded=True)
         yield policy, value
-        best = gains.argmax(axis=1)
-        gain = gains.max(axis=1)
-        order = np.argsort(-gain, kind="stable")[: int((gain > 0.0).sum())]
-        while order.size:
+        best, gain = gains.argmax(axis=1), gains.max(axis=1)
+        order = np.argsort(-gain, kind="stable")[: int((gain > problem.tolerance).sum())]
+        halves = (order[: order.size >> k] for k in range(order.size.bit_length()))
+        for states in (*halves, *order[1:, None]):
             changed = policy.copy()
-            changed[0, order] = best[order]
+            changed[0, states] = best[states]
             risen = problem.value(changed)
             yield (changed, risen) if risen > value else (policy, value)
-            if risen > value + tolerance:
+            if risen > value + problem.tolerance:
                 break
-            order = order[: order.size // 2]
-        if not order.size:
+        else:
             return
         policy = changed
 

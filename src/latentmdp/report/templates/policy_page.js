@@ -395,7 +395,7 @@
       "What each action is worth from here on, by one step of lookahead: under the belief, and in " +
       "each context.";
     const head = element("tr", "");
-    head.append(element("th", "", { scope: "col" }));
+    head.append(element("th", "worth", { scope: "col" }));
     for (const c of choices) {
       head.append(element("th", actionName(c.action), { scope: "col" }));
     }

@@ -16,6 +16,7 @@ cell, and is tried again the next time.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
 import warnings
@@ -33,14 +34,12 @@ from latentmdp._util import (
     Floats,
     atomic_write,
     markdown_table,
-    or_dash,
     philox_key,
     require_writable,
     write_figure,
 )
 from latentmdp.engines import Engine
 from latentmdp.estimation import initialize, restricted
-from latentmdp.experiments.arena_tasks import TASKS, Task
 from latentmdp.experiments.runner import Columns, Setting, read_result, run_sweep
 from latentmdp.metrics import last_tenth, trailing_means
 from latentmdp.online import LUCRL, QLearning, learn, thompson_sampling
@@ -48,6 +47,9 @@ from latentmdp.planning import HSVI, QMDP, evaluate
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import play
 from latentmdp.worlds import ModelWorld, World
+
+from .recurrent_ppo import recurrent_ppo_returns
+from .tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -127,6 +129,9 @@ LEARNERS = {
 }
 """Every learner by name; a script adds its own here, before it compares them."""
 
+if importlib.util.find_spec("sb3_contrib") is not None:
+    LEARNERS["recurrent-ppo"] = Entry("recurrent PPO (sb3-contrib)", recurrent_ppo_returns)
+
 
 # -- cells ----------------------------------------------------------------------------------------
 
@@ -187,6 +192,10 @@ def work(setting: Setting) -> Columns:
 
 
 def _standard(task: Task, seed: int, gap: float, time_limit: float) -> Columns:
+    if task.optimum is not None:
+        earned = play(task.world(seed), UniformPolicy(), 1_000, philox_key(seed)).returns().mean()
+        values = {"random": earned, **dict.fromkeys(("lower", "upper", "informed"), task.optimum)}
+        return {name: np.array([value], np.float64) for name, value in values.items()}
     model = task.model(seed)
     plan = HSVI(gap=gap, time_limit=time_limit, threads=1).plan(model)
     random = evaluate(model, UniformPolicy(), episodes=100_000, rng=seed, threads=1).mean
@@ -266,8 +275,9 @@ class Arena:
         """Header and rows of the means of a field, by task and learner; a dash where one failed."""
         form = {"reached": ",.0f", "seconds": ".1f"}.get(what, ".2f")
         rows = [
-            [task, *(or_dash(self.mean(task, name, what), form) for name in self.learners)]
+            [task, *("-" if np.isnan(x) else format(x, form) for x in means)]
             for task in self.tasks
+            for means in [[self.mean(task, name, what) for name in self.learners]]
         ]
         return ["task", *self.learners], rows
 

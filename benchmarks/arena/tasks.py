@@ -15,15 +15,17 @@ from functools import partial
 from itertools import permutations
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from latentmdp._util import Floats
 from latentmdp.envs import MixtureEnv, tabular_model
-from latentmdp.experiments import arena_games as games
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import outcomes_from_entries
 from latentmdp.worlds import World, adapt, as_world
+
+from . import games
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,10 @@ class Task:
     horizon
         H.
     build
-        `build(seed)` gives a model, or environments with tables, one for each context.
+        `build(seed)` gives a model, or environments, one for each context: with tables, or where
+        the optimum is known without one.
+    optimum
+        What can be earned at most, of environments without tables.
     """
 
     name: str
@@ -47,6 +52,7 @@ class Task:
     episodes: int
     horizon: int
     build: Callable[[int], LatentMDP | Sequence[Any]]
+    optimum: float | None = None
 
     def model(self, seed: int) -> LatentMDP:
         """The true model of a variant."""
@@ -58,7 +64,8 @@ class Task:
         built = self.build(seed)
         if isinstance(built, LatentMDP):
             return as_world(built)
-        return adapt(MixtureEnv(built, horizon=self.horizon, tell_context=tell_context))
+        mixture = MixtureEnv(built, horizon=self.horizon, tell_context=tell_context)
+        return adapt(mixture, reward_values=None if self.optimum is None else (1.0,))
 
 
 Orders = Sequence[Sequence[int]]
@@ -77,8 +84,6 @@ def _permuted(
     """
 
     def build(seed: int) -> list[Any]:
-        import gymnasium
-
         envs = [gymnasium.make(name, **options) for _ in range(contexts)]
         n_actions = len(envs[0].unwrapped.P[0])  # type: ignore[attr-defined]
         n = moves or n_actions
@@ -256,8 +261,6 @@ def _icu_sepsis() -> Any:
     import contextlib
     import io
 
-    import gymnasium
-
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # an old dependency of it prints advice
             import icu_sepsis  # noqa: F401
@@ -294,6 +297,38 @@ def bandit_model(seed: int, contexts: int = 4, arms: int = 4, horizon: int = 20)
     means = chance.uniform(0.05, 0.3, size=(contexts, 1, arms))
     means[np.arange(contexts), 0, chance.permutation(arms)[:contexts]] = 0.9
     return LatentMDP(np.ones((contexts, 1, arms, 1)), means, horizon=horizon)
+
+
+# -- CartPole in cells ----------------------------------------------------------------------------
+
+_EDGES = (
+    np.array([-0.8, 0.8]),  # place of the cart
+    np.array([-0.5, 0.5]),  # its speed
+    np.linspace(-0.1, 0.1, 5),  # angle of the pole
+    np.linspace(-1.0, 1.0, 7),  # its speed
+)
+
+
+class CartPoleCells(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Gymnasium's CartPole with a pole of another length, seen in 432 cells."""
+
+    def __init__(self, length: float) -> None:
+        super().__init__(gymnasium.make("CartPole-v1", max_episode_steps=None))
+        self.env.unwrapped.length = length
+        self.env.unwrapped.polemass_length = self.env.unwrapped.masspole * length
+        self._sizes = tuple(edges.size + 1 for edges in _EDGES)
+        self.observation_space = gymnasium.spaces.Discrete(int(np.prod(self._sizes)))
+
+    def observation(self, observation: Any) -> int:
+        """The number of the cell."""
+        cell = [np.searchsorted(edges, x) for edges, x in zip(_EDGES, observation)]
+        return int(np.ravel_multi_index(cell, self._sizes))
+
+
+def _cart_pole(seed: int) -> list[Any]:
+    """Poles of four lengths."""
+    lengths = np.array([0.25, 0.5, 1.0, 1.5])
+    return [CartPoleCells(x) for x in lengths * np.random.default_rng(seed).uniform(0.9, 1.1, 4)]
 
 
 # -- the list -------------------------------------------------------------------------------------
@@ -395,6 +430,7 @@ _ALL = (
     Task("auction", "bids out of a budget", 3_000, 15, games.auction),
     Task("queue", "servers for a queue", 3_000, 30, games.queue),
     Task("dose", "which dose helps whom", 3_000, 12, games.dose_finding),
+    Task("cart-pole", "CartPole in 432 cells, poles of four lengths", 3_000, 200, _cart_pole, 200),
     Task("blackjack", "Blackjack with a hidden deck", 20_000, 10, _blackjack),
     Task("icu-sepsis", "sepsis patients of hidden types", 10_000, 30, icu_sepsis_model),
 )

@@ -1,7 +1,8 @@
 """Learners on the tasks of the arena: scores against certified optima, table and picture.
 
-    python benchmarks/arena.py [--tasks a,b] [--learners x,y] [--seeds 3] [--first-seed 0]
-                               [--episodes K] [--jobs N] [--out DIR] [--quick]
+    cd benchmarks; python -m arena [--tasks a,b] [--learners x,y] [--seeds 3] [--first-seed 0]
+                                   [--episodes K] [--jobs N] [--cluster ADDRESS] [--out DIR]
+                                   [--quick]
 
 Finished cells are kept in DIR/arena/runs, so the command goes on where it was interrupted, and
 more tasks, learners or seeds can be added later. `--list` names all of them. Recurrent PPO joins
@@ -9,18 +10,13 @@ where sb3-contrib is installed.
 """
 
 import argparse
-import importlib.util
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from recurrent_ppo import recurrent_ppo_returns
+from latentmdp.engines import Dask
 
-from latentmdp.experiments.arena import LEARNERS, TASKS, Entry, compare_learners
-
-# Processes that are spawned import this file, and so know this learner too.
-if importlib.util.find_spec("sb3_contrib") is not None:
-    LEARNERS["recurrent-ppo"] = Entry("recurrent PPO (sb3-contrib)", recurrent_ppo_returns)
+from . import LEARNERS, TASKS, compare_learners
 
 
 def names(text):
@@ -35,7 +31,8 @@ def main():
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--episodes", type=int)
     parser.add_argument("--jobs", type=int)
-    parser.add_argument("--out", default="out")
+    parser.add_argument("--cluster")
+    parser.add_argument("--out", default="../out")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--list", action="store_true")
     given = parser.parse_args()
@@ -54,9 +51,10 @@ def main():
         out=given.out,
         jobs=given.jobs,
         progress=True,
+        engine=None if given.cluster is None else Dask(given.cluster),
     )
     print((arena.folder / "arena.md").read_text())
 
 
-if __name__ == "__main__":  # processes are spawned, and import this file
+if __name__ == "__main__":
     main()

@@ -15,8 +15,9 @@ from gymnasium import spaces
 
 from latentmdp._util.arrays import Floats
 from latentmdp._util.random import philox_key
-from latentmdp.experiments.arena_tasks import Task
 from latentmdp.worlds import World
+
+from .tasks import Task
 
 
 class WorldEnv(gymnasium.Env[Any, Any]):
