@@ -20,7 +20,7 @@ logs makes residuals smaller, not larger.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -219,6 +219,34 @@ def _some_of(logs: Logs, rng: np.random.Generator) -> Trajectories:
     return held.take_individuals(np.flatnonzero(chosen))
 
 
+_EXTREME = 14.0
+"""-log of a p-value that comes once in a million by chance, where nothing is simulated."""
+
+
+def _extreme(
+    setting: _Setting, logs: Trajectories, asked: Callable[[str], bool]
+) -> _Finding | None:
+    """The worst answer to some questions, by their names, if it is extreme."""
+    counts = logs.step_counts().astype(np.float64)
+    answers = (one.answer(counts) for one in setting._questions(logs) if asked(one.name))
+    worst = max(answers, key=lambda one: one.surprise)
+    return worst if worst.surprise > _EXTREME else None
+
+
+def outcome_warnings(
+    logs: Trajectories, model: LatentMDP, rng: np.random.Generator
+) -> tuple[str, ...]:
+    """What in some logs no latent MDP like this one would show, whoever acted; the worst of it."""
+    held = _some_of(logs.without_contexts(), rng)
+    behaviour = logged_behaviour(held, sizes=model.dimensions[1:])
+    setting = _Setting.of(held, model, behaviour, None, model.terminal)
+    worst = _extreme(setting, held, lambda name: name != "leaving" and "logger" not in name)
+    if worst is None or worst.where is None:
+        return ()
+    asked, counts = worst.question, held.step_counts().astype(np.float64)
+    return (f"{asked.in_words(*worst.where, worst.statistic, counts)}: {asked.advice}",)
+
+
 def logger_warnings(
     logs: Logs, model: LatentMDP, behaviour: Floats, rng: np.random.Generator
 ) -> tuple[str, ...]:
@@ -227,10 +255,8 @@ def logger_warnings(
     setting = _Setting.of(held, model, behaviour, None, model.terminal)
     if setting.arms:
         return ("no individual ever changes its action: what a change would do is not identified",)
-    counts = held.step_counts().astype(np.float64)
-    asked = (one for one in setting._questions(held) if one.name.startswith("logger"))
-    worst = max((one.answer(counts) for one in asked), key=lambda one: one.surprise)
-    if worst.surprise <= 14.0:  # once in a million by chance
+    worst = _extreme(setting, held, lambda name: name.startswith("logger"))
+    if worst is None:
         return ()
     return (
         "the logged actions depend on more than the state, so that estimated probabilities "

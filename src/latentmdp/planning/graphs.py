@@ -16,8 +16,7 @@ from latentmdp._util import Floats, Indices, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.chains import solve_chains, total_bounds
 from latentmdp.planning.endless import Flatness, enclosed
-from latentmdp.planning.qmdp import planning_rows
-from latentmdp.policies import AlphaVectorPolicy, PolicyGraph, node_moves
+from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph, node_moves
 
 if TYPE_CHECKING:
     from latentmdp._kernels import Links
@@ -69,8 +68,7 @@ def node_bounds(
         evaluate_plans(0, n, *problem, offsets, offsets, rows, after)
         return after
 
-    flatness = Flatness.of(planning_rows(model).steps, model.discount, model.n_contexts)
-    start = rows[:n].copy()
+    start, flatness = rows[:n].copy(), Flatness.of_model(model)
     return enclosed(flatness, start, back_up, lambda value: _solved(problem, offsets, value))
 
 
@@ -117,18 +115,25 @@ def evaluated_graph(
     offsets: Integers,
     followers: Indices | Integers,
     first: Integers,
+    weights: Floats | None = None,
     guess: Floats | None = None,
-) -> PolicyGraph:
-    """The graph with these links, its nodes' vectors the values (from below) in every context."""
+) -> tuple[MixturePolicy, ContextBounds]:
+    """The graphs (one by default) with these links, and what they earn in every context.
+
+    The vectors of the nodes are their values there, from below.
+    """
     from latentmdp._kernels import Links
 
     rows = np.repeat(np.arange(offsets.size - 1) % model.n_states, np.diff(offsets))
     rows = rows * model.n_actions + actions
     node_starts = np.concatenate([[0], np.cumsum(np.diff(model.outcomes.starts)[rows])])
     links = Links(node_starts, followers.astype(np.int32), np.zeros(actions.size, np.bool_))
-    vectors, _ = node_bounds(model, actions, offsets, links, guess)
-    vectors = np.maximum(vectors, -1e300)  # of a node that would pay for ever
-    return PolicyGraph(AlphaVectorPolicy(vectors, actions, offsets, model), followers, first)
+    lower, upper = node_bounds(model, actions, offsets, links, guess)
+    vectors = np.maximum(lower, -1e300)  # of a node that would pay for ever
+    nodes = AlphaVectorPolicy(vectors, actions, offsets, model)
+    policy = MixturePolicy(nodes, followers, first, np.ones(1) if weights is None else weights)
+    values = (start_values(model, policy, bound) for bound in (lower, upper))
+    return policy, ContextBounds(*values)
 
 
 def graph_bounds(model: LatentMDP, policy: PolicyGraph) -> ContextBounds | None:

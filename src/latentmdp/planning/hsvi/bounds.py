@@ -166,7 +166,7 @@ class Bounds:
         lowest = max(float(least.min()), float(policies[0].min()))
         self.magnitude = max(float(np.abs(self.best).max()), -lowest) + hidden
         self._least_rise = 1e-13 * self.magnitude
-        self.tables = Tables(problem, self._sets.nothing(), *policies)
+        self.tables = Tables(problem, self._sets.nothing(), *policies, q[..., 0])
         X, A = problem.allowed.shape
         widest = int(problem.width.max())
         self._by_state = np.diff(problem.starts[::A])  # outcomes of all actions
@@ -547,8 +547,7 @@ class Bounds:
         """The memory that the bounds take."""
         store = self.store
         arrays = (
-            *self.problem[:11], *self.lumping[1:], *self.tables.sets, self.tables.first_plans,
-            self.best,
+            *self.problem[:11], *self.lumping[1:], *self.tables.sets, *self.tables[2:], self.best,
             *store.blocks, *store.points, *store.plans, store.slots, store.keys,
         )  # fmt: skip
         return float(sum(np.asarray(array).nbytes for array in arrays))
