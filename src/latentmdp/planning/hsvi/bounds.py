@@ -166,7 +166,7 @@ class Bounds:
         lowest = max(float(least.min()), float(policies[0].min()))
         self.magnitude = max(float(np.abs(self.best).max()), -lowest) + hidden
         self._least_rise = 1e-13 * self.magnitude
-        self.tables = Tables(problem, self._sets.nothing(), *policies, q[..., 0])
+        self.tables = Tables(problem, self._sets.nothing(), policies[0], policies[1], q[..., 0])
         X, A = problem.allowed.shape
         widest = int(problem.width.max())
         self._by_state = np.diff(problem.starts[::A])  # outcomes of all actions
@@ -322,8 +322,9 @@ class Bounds:
     @property
     def plans(self) -> Plans:
         """All plans, views."""
-        *columns, links = self.store.plans
-        return Plans(*(c[: self.n_plans] for c in columns), links[: self.store.size[kernels.LINKS]])
+        plans, n = self.store.plans, self.n_plans
+        links = plans.link[: self.store.size[kernels.LINKS]]
+        return Plans(plans.vector[:n], plans.cell[:n], plans.action[:n], plans.start[:n], links)
 
     def layer_of(self, cells: Integers) -> Integers:
         """The layers of cells."""
