@@ -1,5 +1,7 @@
 """Worlds: a model, an environment and a function look the same to whoever acts."""
 
+import os
+import signal
 import subprocess
 import sys
 
@@ -339,6 +341,47 @@ def test_spaces_of_several_parts():
     assert run.trailing_return() > 2.0
     again = lm.envs.MixtureEnv([Dials(), Dials()], horizon=4)
     assert adapt(again, reward_values=(0.0, 1.0)).space.n_states == 7
+
+
+class Switches(gymnasium.Env):
+    """Sixteen switches, of which the first two are ever moved; the context says which one pays."""
+
+    observation_space = gymnasium.spaces.MultiBinary(16)
+    action_space = gymnasium.spaces.Discrete(2)
+    horizon, reward_values, stop_after = 6, (0.0, 1.0), -1
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.context, self.switches = int(self.np_random.integers(2)), np.zeros(16, np.int8)
+        return self.switches.copy(), {}
+
+    def step(self, action):
+        self.switches[action] ^= 1
+        self.stop_after -= 1
+        if self.stop_after == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        return self.switches.copy(), float(action == self.context), False, False, {}
+
+
+def test_only_states_that_are_met_cost(tmp_path):
+    """Of 65,536 states four are met; and a run that was stopped goes on with their numbers."""
+    settings = {"n_contexts": 2, "episodes": 60, "rng": 0, "planner": lm.QMDP()}
+    run = lm.learn(Switches(), **settings)
+    assert run.model.n_states == 60 * 7 + 2
+    assert len({name for name in run.model.state_names if name.startswith("(0")}) <= 2
+    assert run.returns[-12:].mean() > 5.0  # one step to find out; whoever guesses earns 3
+    stopped, env = tmp_path / "run.npz", Switches()
+    env.stop_after = 150
+    with pytest.raises(KeyboardInterrupt):
+        lm.learn(env, **settings, checkpoint=stopped)
+    assert stopped.exists()
+    again = lm.learn(Switches(), **settings, checkpoint=stopped)
+    np.testing.assert_array_equal(again.returns, run.returns)
+    assert again.model.fingerprint() == run.model.fingerprint()
+    action, session = run.policy.predict(np.zeros(16, np.int8), model=run.model)
+    for seen in (np.eye(16, dtype=np.int8)[action], np.ones(16, np.int8)):  # the last was never met
+        action, session = run.policy.predict(seen, session, reward=1.0)
+        assert action in (0, 1)
 
 
 def test_blackjack():

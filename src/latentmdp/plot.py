@@ -51,6 +51,7 @@ from latentmdp.planning import (
 from latentmdp.policies import MarkovPolicy, MixturePolicy, Policy, UniformPolicy
 from latentmdp.sessions import Session
 from latentmdp.simulation import simulate
+from latentmdp.theory import telling_outcomes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -286,7 +287,7 @@ def groups(fit: Any, ax: Axes | None = None, *, most: int = 12) -> Axes:
     """
     model: Any = fit if isinstance(fit, LatentMDP) else getattr(fit, "model", None)
     require_model(model)
-    rows = _telling_rows(model, most)
+    rows = telling_outcomes(model, most)
     axes = own_axes(ax, 1.4 + 0.34 * len(rows))
     shares = np.array([probabilities for _, probabilities in rows])  # (rows, M)
     heaviest = np.argsort(-model.weights, kind="stable").tolist()
@@ -310,32 +311,6 @@ def groups(fit: Any, ax: Axes | None = None, *, most: int = 12) -> Axes:
     axes.set(xlim=(-0.03, 1.03), xlabel=f"probability in each context{beside}")
     legend(axes)
     return axes
-
-
-def _telling_rows(model: LatentMDP, most: int) -> list[tuple[str, Floats]]:
-    """(what, probability in each context (M,)) of the outcomes in which contexts differ most."""
-    table, A = model.outcomes, model.n_actions
-    rows = np.repeat(np.arange(table.starts.size - 1), np.diff(table.starts))
-    every = np.concatenate([model.initial.T, table.probs])  # first states, then outcomes
-    # All first states are one distribution, as the outcomes of a state and an action are.
-    of_row = np.concatenate([np.full(model.n_states, -1), rows])
-    order = np.argsort(-np.ptp(every, axis=1), kind="stable")
-    first = np.sort(np.unique(of_row[order], return_index=True)[1])[:most]
-    several = np.unique(table.reward).size > 1
-    told = []
-    for k in order[first].tolist():
-        if of_row[k] < 0:
-            text = f"begins in {names.label('state', k, model.state_names)}"
-        else:
-            s, a = divmod(int(of_row[k]), A)
-            k -= model.n_states
-            n, paid = int(table.next_state[k]), model.reward_values[table.reward[k]]
-            way = (names.label("state", s, model.state_names), _action(model, a))
-            text = f"{', '.join(way)} → {names.label('state', n, model.state_names)}"
-            text += f" ({paid:g})" if several else ""
-            k += model.n_states
-        told.append((text, every[k]))
-    return told
 
 
 def agreement(estimate: Any, ax: Axes | None = None) -> Axes:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol
@@ -263,6 +264,8 @@ class World(ABC):
         Whether the number of contexts in `space` is known, or 1 for want of it.
     finding_rewards
         Whether the rewards in `space` are only those met so far.
+    met
+        Where states are numbered as they are met: the number of each.
     state_names, action_names
         Names of what was numbered to make the space; None where the numbers are the world's own.
     """
@@ -271,7 +274,7 @@ class World(ABC):
     model: LatentMDP | None = None
     knows_contexts: bool = True
     finding_rewards: bool = False
-    state_names: tuple[str, ...] | None = None
+    met: dict[int, int] | None = None
     action_names: tuple[str, ...] | None = None
 
     @abstractmethod
@@ -294,6 +297,15 @@ class World(ABC):
     def name(self) -> str:
         """What messages call it."""
         return type(self).__name__
+
+    @property
+    def state_names(self) -> tuple[str, ...] | None:
+        """See the class."""
+        return None
+
+    def for_states(self, most: int) -> World:
+        """The world for somebody who meets no more than so many states."""
+        return self
 
 
 class ModelWorld(World):
@@ -380,6 +392,10 @@ def chances_of(model: LatentMDP) -> Chances:
     )
 
 
+_MANY_STATES = 1 << 12
+"""So many states of an environment cost less to keep than to number as they are met."""
+
+
 class SteppedWorld(World):
     """What worlds share that only tell a reward by its value, and may end an episode.
 
@@ -411,13 +427,14 @@ class SteppedWorld(World):
         self.finding_rewards = space.measured
         self._index = {value: z for z, value in enumerate(space.reward_values)}
 
-    def _checked(self, state: int) -> int:
+    def meet(self, state: int) -> int:
+        """The number of a state that the world gave: its own, or that of its first occurrence."""
         if not 0 <= state < self._n_observed:
             raise ValueError(f"the world gave state {state}: must lie in [0, {self._n_observed})")
-        return state
+        return state if self.met is None else self.met.setdefault(state, len(self.met))
 
     def _moved(self, state: int, reward: float, terminated: bool, truncated: bool) -> Transition:
-        self._checked(state)
+        state = self.meet(state)
         if reward not in self._index:
             self._index[reward] = self._met(reward)
         z, amount = self._index[reward], reward
@@ -435,14 +452,12 @@ class SteppedWorld(World):
     def _met(self, reward: float) -> int:
         """The number of a reward that was not met before: of the one it is equal to, or a new one.
 
-        Equal up to rounding, of the numbers themselves or of what they were computed from. Once
-        rewards were found, a further one has its level, or counts as the nearest.
+        Once rewards were found, a further one has its level, or counts as the nearest.
         """
-        space = self.space
-        values = space.reward_array
-        nearest = int(np.argmin(np.abs(values - reward)))
-        size = max(abs(values[nearest]), 1e-6 * float(np.abs(values).max()))
-        if space.reward_edges is None and abs(values[nearest] - reward) <= 1e-6 * size:
+        space, order = self.space, np.argsort(self.space.reward_values)
+        place, equal = arrays.nearest(space.reward_array[order], reward)
+        nearest = int(order[place])
+        if space.reward_edges is None and equal:
             return nearest
         if not space.measured or not np.isfinite(reward):
             raise ValueError(
@@ -453,7 +468,7 @@ class SteppedWorld(World):
             return int(np.searchsorted(space.reward_edges, reward, side="right"))
         if self.finding_rewards:
             self.space = replace(space, reward_values=(*space.reward_values, reward))
-            return values.size
+            return space.n_rewards
         return nearest
 
     def find_rewards(self, amounts: Floats) -> None:
@@ -494,16 +509,39 @@ class GymnasiumWorld(SteppedWorld):
         self._states, self._actions = (
             _finite(env, name) for name in ("observation_space", "action_space")
         )
-        self.state_names, self.action_names = self._states.names(), self._actions.names()
-        if self.state_names is not None and len(self.state_names) < self.space.n_states:
-            self.state_names = (*self.state_names, END)
+        self.action_names = self._actions.names()
         self._context: int | None = None
+
+    @property
+    def state_names(self) -> tuple[str, ...] | None:
+        """See `World`; where states are numbered as they are met, others share the last numbers."""
+        known = self._states.names(self.met)
+        if known is None:
+            return None
+        spare = self.space.n_states - len(known) - (self._end is not None)
+        unmet = [names.NOT_MET, *(f"{names.NOT_MET} {i}" for i in range(2, spare + 1))][:spare]
+        return (*known, *unmet, *([END] if self._end is not None else []))
+
+    def for_states(self, most: int) -> World:
+        """See `World`: a world whose many states are numbered as they are met, with room for more.
+
+        What a learner keeps by state then follows from what it meets. Spaces with few elements, or
+        of a single number, or where not all actions are allowed, stay as they are.
+        """
+        few = self.space.n_states <= max(_MANY_STATES, most + 2)
+        allowed = self.space.allowed_actions()
+        if few or not self._states.has_parts or self._end is None or not allowed[:-1].all():
+            return self
+        world = copy(self)
+        world.met, world._end = {}, most + 1
+        world.space = replace(self.space, n_states=most + 2, allowed=allowed[-most - 2 :])
+        return world
 
     def begin(self, key: int, episode: int) -> int:
         """See `World`."""
         observation, info = self.env.reset(seed=_episode_seed(key, episode))
         self._context = info.get("context")
-        return self._checked(self._states.index(observation))
+        return self.meet(self._states.index(observation))
 
     def step(self, action: int) -> Transition:
         """See `World`."""
@@ -557,6 +595,10 @@ class VectorWorld(GymnasiumWorld):
                 "default, shows how an episode ended"
             )
 
+    def for_states(self, most: int) -> World:
+        """See `World`; all states are numbered beforehand."""
+        return self
+
     def begin_side_by_side(self, key: int, episodes: Sequence[int]) -> list[int]:
         """Start an episode in each of the first copies; their first states."""
         seeds = [_episode_seed(key, k) for k in episodes]
@@ -564,7 +606,7 @@ class VectorWorld(GymnasiumWorld):
         observations, info = self.env.reset(seed=seeds)
         self._contexts: list[int | None] = [None] * self.lanes
         self._note_contexts(info)
-        self._seen = [self._checked(self._states.index(one)) for one in self._parts(observations)]
+        self._seen = [self.meet(self._states.index(one)) for one in self._parts(observations)]
         return self._seen
 
     def step_side_by_side(self, actions: Sequence[int], going: Sequence[bool]) -> list[Transition]:
@@ -634,7 +676,7 @@ class CallableWorld(SteppedWorld):
         if not isinstance(answer, tuple) or len(answer) != 2 or not callable(answer[1]):
             raise TypeError(f"simulator(rng) must return (first state, step), got {answer!r}")
         state, self._step = answer
-        return self._checked(int(state))
+        return self.meet(int(state))
 
     def step(self, action: int) -> Transition:
         """See `World`."""
@@ -703,7 +745,8 @@ def adapt(
     ----------
     env
         With finitely many observations and actions: Discrete, MultiDiscrete and MultiBinary
-        spaces, and Tuple and Dict spaces of these, one state or action for each combination. Of a
+        spaces, and Tuple and Dict spaces of these, one state or action for each combination;
+        where combinations are many, a learner's model has those states that it met, by name. Of a
         `VectorEnv` the copies play episodes in parallel where these do not depend on each other.
     n_contexts
         M; by default the environment's own attribute `n_contexts`, as `envs.MixtureEnv` has it. A

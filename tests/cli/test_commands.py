@@ -20,15 +20,17 @@ def test_make_gives_what_the_library_gives(tmp_path):
     assert lm.load(out) == lm.make("separated", contexts=3, delta=0.5, reward_density=0.2, rng=7)
 
 
-def test_make_lists_every_instance_with_its_arguments():
+def test_every_instance_is_listed_with_its_arguments():
     from latentmdp.instances import list_instances
 
-    found = {entry["name"]: entry for entry in run_json("make", "--list")["instances"]}
+    found = run_json("list", "instances")["instances"]
     assert set(found) == {entry.name for entry in list_instances()}
-    assert found["separated"]["arguments"]["delta"] == 0.5
-    shown = run("make", "--list").stdout
-    assert "--reward-density" in shown
-    assert "visitor" in shown
+    assert "--delta 0.5" in found["separated"]
+    listed = {entry["name"]: entry for entry in run_json("make", "--list")["instances"]}
+    assert set(listed) == set(found)
+    assert listed["separated"]["arguments"]["delta"] == 0.5
+    for command in (("list", "instances"), ("make", "--list")):
+        assert "--reward-density" in run(*command).stdout
 
 
 @pytest.mark.parametrize(

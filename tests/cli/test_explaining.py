@@ -70,7 +70,7 @@ def test_a_policy_that_is_drawn(files):
         (("--state", "mild", "--belief", "half"), "--belief takes"),
         (("--state", "mild", "--belief", "0.5,0.5"), "4 contexts"),
         (("--state", "mild", "--t", "5"), "t must lie in"),
-        (("--state", "mild", "--plot", "x.txt"), "--plot writes"),
+        (("--state", "mild", "--plot", "x.txt"), "is written as"),
     ],
 )
 def test_bad_input_is_named(files, more, told, monkeypatch):

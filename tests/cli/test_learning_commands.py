@@ -59,7 +59,7 @@ def test_solve_keeps_its_outcome(model, tmp_path):
     solved = lm.load(out)
     assert solved.value._asdict() == found["value"]
     assert solved.settings["seed"] == 5
-    assert "is saved as .npz" in run("solve", logs, *options, "--run-out", "s.json", code=2).output
+    assert "is written as" in run("solve", logs, *options, "--run-out", "s.json", code=2).output
 
 
 def test_reproduce_says_what_held(tmp_path):

@@ -127,17 +127,16 @@ def test_what_compiled_code_prints_is_no_result(tmp_path) -> None:
 
 
 def test_the_display_shows_bounds_at_a_terminal(monkeypatch, capsys) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with Screen(as_json=False, quiet=False).closing_bounds("planning") as show:
         show(0.5, 1.0, 2.0)
         show(1.0, 0.0, 2.0)
         show(1.5, 1.0, 1.01)
-    shown = capsys.readouterr().err
-    assert "100.000%" in shown
-    assert "1.000%" in shown
+    assert "planning: 1 to 1.01, gap 1.000%" in capsys.readouterr().err
     with Screen(as_json=False, quiet=True).closing_bounds("planning") as show:
-        assert show is None
+        show(0.5, 1.0, 2.0)
+    assert capsys.readouterr().err == ""
 
 
 def test_plan_for_the_bad_case(model) -> None:

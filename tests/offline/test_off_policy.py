@@ -431,3 +431,17 @@ def test_fitted_q_refuses_a_logger_that_knew_the_context() -> None:
     rows = np.full((model.n_contexts, model.n_states, model.n_actions), 0.5)
     with pytest.raises(ValueError, match="no logger that knew the context"):
         lm.off_policy_value(logs, lm.UniformPolicy(), rows, "fitted-q", model)
+
+
+@pytest.mark.parametrize("method", ["per-decision", "importance", "doubly-robust", "fitted-q"])
+def test_logged_actions_that_the_policys_model_lacks(method) -> None:
+    """As where every action is allowed and the policy does not take it: its ratios are 0 there."""
+    model = random_model(3, contexts=1, states=3, actions=2, horizon=3)
+    logs = lm.simulate(model, lm.UniformPolicy(), 400, rng=0).without_contexts()
+    allowed = np.array([[True, False], [True, True], [True, True]])
+    known = np.full((3, 2), 0.5)
+    policy, fewer = lm.MarkovPolicy([0, 1, 0]), model.replace(allowed=allowed)
+    found = lm.off_policy_value(logs, policy, known, method, model=fewer)
+    same = lm.off_policy_value(logs, policy, known, method, model=model)
+    close = 1e-12 if method in ("per-decision", "importance") else 4 * same.stderr
+    assert found.mean == pytest.approx(same.mean, abs=close)

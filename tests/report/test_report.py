@@ -222,21 +222,17 @@ def test_a_certificate_holds_what_is_known_and_nothing_else():
     world = small_world()
     bounded, informed = lm.HSVI(gap=0.05).plan(world), lm.QMDP().plan(world)
     for plan in (bounded, informed):
-        rows = dict(certificate({"this": plan}).rows)
-        assert ("the policy earns at least" in rows) == (plan.lower is not None)
+        rows = dict(certificate(plan).rows)
+        assert ("lower" in rows) == (plan.lower is not None)
         assert "-" not in rows.values()
-    assert [row[0] for row in certificate({"a": bounded, "b": informed}).rows] == ["a"] * 4 + [
-        "b"
-    ] * 2
 
 
 def test_the_plan_in_short_states_its_loss():
     plan = lm.HSVI(gap=0.001, time_limit=5.0).plan(small_world())
     table = compact_table(plan)
-    (_, many, lower, _), (_, few, less, lost) = table.rows
-    assert int(few.replace(",", "")) < int(many.replace(",", ""))
-    assert float(less) >= 0.98 * float(lower)
-    assert float(lost.rstrip("%")) <= 1.5
+    rows = dict(table.rows)
+    assert "vectors in place of" in rows["message"]
+    assert float(rows["lower"]) >= 0.98 * plan.lower
     assert compact_table(lm.QMDP().plan(small_world())) is None
 
 

@@ -15,6 +15,9 @@ from latentmdp._util.words import listed
 
 Names = Sequence[str] | None
 
+NOT_MET = "(not met)"
+"""The name that stands for whatever has none, where a model says so by having it."""
+
 
 def called(what: str, index: int, names: Names) -> str:
     """How a message calls one of them: "state 3", or "state 'sold out'" where it has a name."""
@@ -78,6 +81,8 @@ def _index(where: str, word: Any, index_of: dict[str, int], size: int) -> int:
     if isinstance(word, str):
         if not index_of:
             raise ValueError(f"{where} is {word!r}, but the model has no names: give an index")
+        if word not in index_of and NOT_MET in index_of:
+            return index_of[NOT_MET]
         if word not in index_of:
             similar = get_close_matches(word, index_of, n=3, cutoff=0.5) or list(index_of)[:3]
             meant = listed([repr(name) for name in similar])

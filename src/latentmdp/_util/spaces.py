@@ -10,7 +10,7 @@ last one running fastest:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ class FiniteSpace:
     ----------
     n
         The number of elements.
+    has_parts
+        Whether an element is more than a number.
     """
 
     def __init__(self, name: str, space: Any) -> None:
@@ -46,12 +48,12 @@ class FiniteSpace:
                 f"env has {name} {space} with {self.n:.3g} combinations, more than can be "
                 f"numbered ({LARGEST:,}): leave out or merge parts of it"
             )
-        self._plain = isinstance(space, spaces.Discrete)
-        self._start = self._parts[0][0] if self._plain else 0
+        self.has_parts = not isinstance(space, spaces.Discrete)
+        self._start = 0 if self.has_parts else self._parts[0][0]
 
     def index(self, element: Any) -> int:
         """The number of an element."""
-        if self._plain:
+        if not self.has_parts:
             number = int(element) - self._start
             if not 0 <= number < self.n:
                 raise ValueError(f"the world gave state {element}: not in {self.space}")
@@ -68,7 +70,7 @@ class FiniteSpace:
 
     def element(self, index: int) -> Any:
         """The element with a number, in the form that the space has."""
-        if self._plain:
+        if not self.has_parts:
             return np.int64(index + self._start)
         values = []
         for start, size in reversed(self._parts):
@@ -76,11 +78,12 @@ class FiniteSpace:
             values.append(start + digit)
         return _element(self.space, iter(reversed(values)))
 
-    def names(self) -> tuple[str, ...] | None:
-        """`element_name` of each element where it has several parts; None for Discrete."""
-        if self._plain:
+    def names(self, among: Iterable[int] | None = None) -> tuple[str, ...] | None:
+        """`element_name` of all elements, or of some, where they have parts; None for Discrete."""
+        if not self.has_parts:
             return None
-        return tuple(element_name(self.element(index)) for index in range(self.n))
+        indices = range(self.n) if among is None else among
+        return tuple(element_name(self.element(index)) for index in indices)
 
 
 def element_name(element: Any) -> Any:

@@ -8,10 +8,10 @@ def plural(number: int, noun: str, nouns: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
-def listed(parts: Sequence[str]) -> str:
+def listed(parts: Sequence[str], word: str = "and") -> str:
     """The parts as one reads them: "a, b and c"."""
     *first, last = parts or [""]
-    return " and ".join([", ".join(first), last] if first else [last])
+    return f" {word} ".join([", ".join(first), last] if first else [last])
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -38,7 +38,7 @@ def planner(method: str, **options: Any) -> Any:
         if option in arguments or not takes(method, option):
             own = [f.name for f in fields(owner) if f.init and f.name != "on_progress"]
             near = get_close_matches(option, [*own, "method", "out", "plot", "objective"], 1)
-            meant = f"; did you mean {_shown(near[0])}?" if near else ""
+            meant = f"; did you mean {_shown(near[0])}?" if near else "."
             raise typer.BadParameter(
                 f"{method} takes no option {_shown(option)}{meant} Its own are: "
                 f"{', '.join(map(_shown, own))}"
@@ -95,6 +95,14 @@ def find_policy(name: str, model: lm.LatentMDP) -> Any:
     raise typer.BadParameter(f"unknown policy {name!r}; known: {names}, or a policy's file")
 
 
+def _instances() -> dict[str, str]:
+    """Every instance, with its arguments as options of `make`."""
+    return {
+        e.name: " ".join([e.summary, *(f"{_shown(k)} {v}" for k, v in e.arguments.items())])
+        for e in lm.instances.list_instances()
+    }
+
+
 def _planners() -> dict[str, str]:
     """Names for `--method` and `--policy`."""
     summaries = {}
@@ -128,7 +136,7 @@ def _summary(thing: Any) -> str:
 
 
 KINDS: dict[str, Callable[[], dict[str, str]]] = {
-    "instances": lambda: {e.name: e.summary for e in lm.instances.list_instances()},
+    "instances": _instances,
     "planners": _planners,
     "learners": _learners,
     "experiments": lambda: {n: _summary(m) for n, m in lm.experiments.runner.designs().items()},

@@ -32,26 +32,15 @@ def _read(path: Path) -> dict[str, Any]:
     return {key.replace("-", "_"): value for key, value in values.items()}
 
 
-def _names(context: typer.Context) -> dict[str, str]:
-    """Key in a file to the parameter it sets."""
-    parameters = {}
-    for parameter in context.command.params:
-        if parameter.name is None or parameter.name in ("config", "help"):
-            continue
-        longest = max(parameter.opts, key=len)
-        key = longest.removeprefix("--") if longest.startswith("--") else parameter.name
-        parameters[key.replace("-", "_")] = parameter.name
-    return parameters
-
-
 def _apply(context: typer.Context, path: Path | None) -> Path | None:
     """Let the values of a file stand where the command line says nothing."""
     if path is None or context.resilient_parsing:
         return path
-    parameters, values, extra = _names(context), {}, {}
+    parameters = {p.name for p in context.command.params if p.name} - {"config", "help"}
+    values, extra = {}, {}
     for key, value in _read(path).items():
         if key in parameters:
-            values[parameters[key]] = value
+            values[key] = value
         elif context.allow_extra_args and key != "config":
             extra[key] = value
         else:

@@ -22,7 +22,7 @@ from typer.models import OptionInfo
 import latentmdp as lm
 from latentmdp.cli.catalogue import PLANNERS
 from latentmdp.cli.config import Config, handed_on, value_of
-from latentmdp.cli.screen import Screen, session
+from latentmdp.cli.screen import session
 
 if TYPE_CHECKING:
     from latentmdp.logs import Logs
@@ -42,6 +42,19 @@ def existing_file(metavar: str, help: str = "", or_folder: bool = False) -> Any:
     return typer.Argument(
         metavar=metavar, help=help, exists=True, dir_okay=or_folder, readable=True
     )
+
+
+def written(
+    *suffixes: str, help: str = "", info: Callable[..., Any] = typer.Option, **settings: Any
+) -> Any:
+    """An option, or another `info` of typer, that is a file to write: of any kind, or of these.
+
+    `command` refuses it before the work begins where it cannot be written, or would take the place
+    of a file that is read, and confirms it afterwards.
+    """
+    declared = info(help=help, **settings)
+    declared.suffixes = suffixes
+    return declared
 
 
 ModelFile = Annotated[
@@ -87,17 +100,26 @@ PolicyName = Annotated[
 ]
 TimeLimit = Annotated[float | None, typer.Option(min=0.0, help="Seconds a planner may take.")]
 Plot = Annotated[
-    Path | None, typer.Option(help="Draw what was found, to a file (.svg, .png or .pdf).")
+    Path | None,
+    written(".svg", ".png", ".pdf", help="Draw what was found, to a file (.svg, .png or .pdf)."),
 ]
-PolicyOut = Annotated[Path | None, typer.Option(help="Save the policy here (.npz).")]
-Checkpoint = Annotated[Path | None, typer.Option(help="Save to, and go on from, this .npz file.")]
+PolicyOut = Annotated[Path | None, written(".npz", help="Save the policy here (.npz).")]
+ModelOut = Annotated[
+    Path | None,
+    written(
+        ".npz", ".json", ".csv", ".pomdp", ".pomdpx", help="Save the model here (.npz or .json)."
+    ),
+]
+Checkpoint = Annotated[
+    Path | None, written(".npz", help="Save to, and go on from, this .npz file.")
+]
 Episodes = Annotated[int, typer.Option(min=1, help="How many episodes to play.")]
 Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="`cuda` is a GPU.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all randomness.")]
 Quick = Annotated[bool, typer.Option(help="A small version, in seconds.")]
 ResultsFolder = Annotated[Path, typer.Option(help="Folder for the results.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; by default all cores.")]
-PageOut = Annotated[Path, typer.Option(help="The page (.html).")]
+PageOut = Annotated[Path, written(".html", help="The page (.html).")]
 Title = Annotated[str, typer.Option(help="Heading of the page.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No tables, no progress.")]
@@ -125,17 +147,21 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
         shared = _options_of(_shared)[0 if config else 1 :]
         parts = [groups.get(p.name, [own[p.name]]) for p in declared]
         parameters = [option for part in (*parts, shared) for option in part]
+        outputs = {
+            p.name: p.annotation.__metadata__[0].suffixes
+            for p in parameters
+            if hasattr(getattr(p.annotation, "__metadata__", [None])[0], "suffixes")
+        }
 
         @functools.wraps(body)
-        def run(as_json: bool, quiet: bool, debug: bool, **values: Any) -> None:
+        def run(json: bool, quiet: bool, debug: bool, **values: Any) -> None:
             values.pop("config", None)  # it has been read by then
-            with session(as_json, quiet, debug) as screen:
+            with session(json, quiet, debug) as screen:
+                files = _checked_outputs(values, outputs)
                 for name, options in groups.items():
                     values[name] = kinds[name](**{o.name: values.pop(o.name) for o in options})
-                written = _outputs(values)
-                check_plot(values.get("plot"))
                 body(screen, **values)
-                for path in written:
+                for path in files:
                     if path.is_file():
                         size = path.stat().st_size / 1024
                         screen.say(f"{path} ({size:,.0f} KiB)", "written")
@@ -149,37 +175,35 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
     return decorate
 
 
-_OUTPUTS = ("out", "plot", "model_out", "run_out", "groups")
-"""Options that name a file to write."""
+def _checked_outputs(
+    values: Mapping[str, Any], outputs: Mapping[str, tuple[str, ...]]
+) -> list[Path]:
+    """The files that a command will write; raises if one cannot be, or is one that it reads."""
+    from latentmdp._util import listed, require_writable
 
-
-def _outputs(values: Mapping[str, Any]) -> list[Path]:
-    """The files that a command will write; raises if one of them is a file that it reads."""
-    given = dict(values)
-    for group in [value for value in values.values() if is_dataclass(value)]:
-        given |= vars(group)
-    outputs = {name: given.pop(name) for name in _OUTPUTS if given.get(name) is not None}
-    listings = [value if isinstance(value, list) else [value] for value in given.values()]
-    read = {
-        path.resolve()
-        for listing in listings
-        for path in listing
-        if isinstance(path, Path) and path.is_file()
-    }
-    for name, path in outputs.items():
+    paths = {name: values[name] for name in outputs if values[name] is not None}
+    inputs = [value for name, value in values.items() if name not in outputs]
+    given = [path for value in inputs for path in (value if isinstance(value, list) else [value])]
+    read = {p.resolve() for p in given if isinstance(p, Path) and p.is_file()}
+    for name, path in paths.items():
+        about, suffixes = f"--{name.replace('_', '-')} {path}", outputs[name]
         if path.resolve() in read:
             raise typer.BadParameter(
-                f"--{name.replace('_', '-')} {path} is a file that the command reads: it would be "
-                "overwritten"
+                f"{about} is a file that the command reads: it would be overwritten"
             )
-    return list(outputs.values())
+        if suffixes and path.suffix.lower() not in suffixes:
+            known = listed([suffix for suffix in suffixes if suffix], "or")
+            raise typer.BadParameter(f"{about} is written as {known}")
+        if path.suffix:  # without one it is a folder
+            require_writable(path)
+    return list(paths.values())
 
 
 _SECTION = "Parameters\n----------\n"
 
 
 def _shared(
-    config: Config = None, as_json: Json = False, quiet: Quiet = False, debug: Debug = False
+    config: Config = None, json: Json = False, quiet: Quiet = False, debug: Debug = False
 ) -> None:
     """The options of every command; the first one is of those that may run for long."""
 
@@ -350,21 +374,13 @@ class OutcomeFiles:
 
     Parameters
     ----------
-    model_out
-        Save the model that was found here.
     run_out
         Save everything here, for `report` (.npz).
     """
 
     out: PolicyOut = None
-    model_out: Path | None = None
-    run_out: Path | None = None
-
-    def check(self, owner: type) -> None:
-        """Refuse paths where they cannot be saved, before the work begins."""
-        check_target(self.out, lm.AlphaVectorPolicy)
-        check_target(self.model_out, lm.LatentMDP)
-        check_target(self.run_out, owner)
+    model_out: ModelOut = None
+    run_out: Annotated[Path | None, written(".npz")] = None
 
     def save(self, result: Any) -> None:
         """Save each where the user asked for it."""
@@ -439,39 +455,6 @@ def load_model(path: Path, **arguments: Any) -> lm.LatentMDP:
     return lm.io.load_as(lm.LatentMDP, path, "a model", **arguments)
 
 
-def mean_return(logs: Logs) -> float:
-    """Mean return of logged episodes, counted with their multiplicities; NaN where none is known.
-
-    Episodes of which a reward is missing are left out.
-    """
-    import numpy as np
-
-    earned, total = 0.0, 0
-    for part in (batch.read() for batch in logs.batches()):
-        returns, counts = part.returns(), part.multiplicities()
-        complete = ~np.isnan(returns)
-        earned += float((returns[complete] * counts[complete]).sum())
-        total += int(counts[complete].sum())
-    return earned / total if total else float("nan")
-
-
-def check_target(path: Path | None, owner: type | None = None) -> None:
-    """Refuse a path where nothing, or no object of this type, can be saved: before long work."""
-    if path is not None:
-        from latentmdp._util import require_writable
-
-        if owner is not None:
-            lm.io.check_target(owner, path)
-        require_writable(path)
-
-
-def check_plot(path: Path | None) -> None:
-    """Refuse a path where no figure can be written."""
-    if path is not None and path.suffix.lower() not in (".svg", ".png", ".pdf"):
-        raise typer.BadParameter(f"--plot writes .svg, .png or .pdf, got {str(path)!r}")
-    check_target(path)
-
-
 def draw(path: Path | None, result: Any, drawing: Callable[..., Any] | None = None) -> None:
     """Write the picture of a result, or what else draws it, where the user asked for it."""
     if path is not None:
@@ -484,8 +467,3 @@ def save(result: object, path: Path | None) -> None:
     """Save what was found where the user asked for it, if anywhere."""
     if path is not None:
         lm.save(result, path)
-
-
-def written_page(screen: Screen, kind: str, out: Path) -> None:
-    """The result of a command that writes a page: where it is, and how large."""
-    screen.result(**{kind: out, "bytes": out.stat().st_size})

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import typer
 
 from latentmdp._util import Move, progress_bar
 from latentmdp.errors import LatentMDPError
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 class Screen:
@@ -101,27 +96,22 @@ class Screen:
 
             from latentmdp._util import cell
 
-            cells = [list(map(cell, row)) for row in rows]
-            framed = len(header) <= 6  # with more, lines between columns leave no room
-            widest = [max(map(len, column)) for column in zip(header, *cells)]
-            console = Console()
-            roomy = framed or sum(widest) + 2 * len(widest) <= console.width
+            # Without frames, so that wide tables have room for their numbers.
             table = Table(
                 title=title,
                 title_justify="left",
                 show_header=show_header,
-                box=box.HEAVY_HEAD if framed else box.SIMPLE_HEAD,
-                padding=(0, 1) if roomy else 0,
-                pad_edge=framed,
-                collapse_padding=not framed,
+                box=box.SIMPLE_HEAD,
+                pad_edge=False,
+                collapse_padding=True,
             )
             for i, name in enumerate(header):
                 side: Any = "left" if i == 0 or name in words else "right"
                 whole = show_header and i == 0
                 table.add_column(name, justify=side, no_wrap=whole, overflow="fold")
-            for row in cells:
-                table.add_row(*map(escape, row))
-            console.print(table)
+            for row in rows:
+                table.add_row(*(escape(cell(value)) for value in row))
+            Console().print(table)
 
     def progress(self, doing: str = "", total: int | None = None) -> AbstractContextManager[Move]:
         """Show what is being done, on stderr, to people at a terminal."""
@@ -140,24 +130,13 @@ class Screen:
             announcement.silent = before
 
     @contextmanager
-    def closing_bounds(self, title: str) -> Iterator[Callable[[float, float, float], None] | None]:
-        """Show the bounds of a planner while they close, on stderr, to people at a terminal.
-
-        Gives the hook `on_progress(seconds, lower, upper)` for it; None if nobody looks.
-        """
-        from rich.console import Console
-        from rich.live import Live
-
-        console = Console(stderr=True)
-        if not (self.talks and console.is_terminal):
-            yield None
-            return
-        recent: deque[tuple[float, float, float]] = deque(maxlen=10)  # those kept in sight
-        with Live(_bounds_table(title, recent), console=console, transient=True) as live:
+    def closing_bounds(self, doing: str) -> Iterator[Callable[[float, float, float], None]]:
+        """Show the bounds of a planner while they close: its hook `on_progress`."""
+        with self.progress(doing) as move:
 
             def show(seconds: float, lower: float, upper: float) -> None:
-                recent.append((seconds, lower, upper))
-                live.update(_bounds_table(title, recent))
+                gap = f", gap {max(upper - lower, 0.0) / abs(lower):.3%}" if lower else ""
+                move(0, f"{doing}: {lower:.6g} to {upper:.6g}{gap}")
 
             yield show
 
@@ -178,24 +157,6 @@ def _flush() -> None:
     sys.stdout.flush()
     with suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).fflush(None)
-
-
-def _bounds_table(title: str, recent: Iterable[tuple[float, float, float]]) -> Table:
-    """Bounds, their relative gap, and a bar as long as its logarithm: 30 blocks for 1e-4 to 1."""
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for name in ("seconds", "lower", "upper", "gap"):
-        table.add_column(name, justify="right")
-    table.add_column("1e-4 … 1", justify="left")
-    for seconds, lower, upper in recent:
-        text = bar = ""
-        if lower != 0.0:
-            gap = max(upper - lower, 0.0) / abs(lower)
-            share = (math.log10(max(gap, 1e-4)) + 4.0) / 4.0
-            text, bar = f"{gap:.3%}", "█" * round(30 * min(share, 1.0))
-        table.add_row(f"{seconds:.2f}", f"{lower:.6g}", f"{upper:.6g}", text, bar)
-    return table
 
 
 def _show_warning(message: Warning | str, *where: Any, **more: Any) -> None:

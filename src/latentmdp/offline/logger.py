@@ -142,7 +142,12 @@ def followed(
             for t in range(min(last, reached) + 1):
                 chances[:, t] = session.action_probabilities()
                 if t < min(last, reached) and not session.over.all():
-                    session.observe(states[:, t + 1], values[:, t], actions[:, t])
+                    # What its model does not allow a policy never does: the ratio is 0 from here
+                    # on, whatever it sees, so that any other action may stand for it.
+                    done, allowed = actions[:, t], world.allowed[states[:, t]]
+                    known = np.take_along_axis(allowed, done[:, None], axis=1)[:, 0]
+                    taken = np.where(known, done, allowed.argmax(axis=1))
+                    session.observe(states[:, t + 1], values[:, t], taken)
             yield members, chances
 
 

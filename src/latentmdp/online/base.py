@@ -148,7 +148,7 @@ class Learner(ABC):
         """
         episodes = arrays.positive_integer("episodes", episodes)
         source, key = as_world(world), philox_key(rng)
-        source.space.required_horizon()
+        source = source.for_states(episodes * (source.space.required_horizon() + 1))
         if source.finding_rewards and not self.finds_rewards:
             raise ValueError(
                 f"reward_values: {type(self).__name__} needs to know every reward; `learn` finds "
@@ -265,7 +265,8 @@ class Learning(ABC, Generic[Batch]):
     def arrays(self) -> Arrays:
         """Everything that a run needs to go on."""
         records = {name: getattr(self, name)[: self.done] for name in RECORDS}
-        return {"done": np.array(self.done), **records, **self.fixed_arrays()}
+        met = np.array(list(self.world.met or ()), np.int64)
+        return {"done": np.array(self.done), "met": met, **records, **self.fixed_arrays()}
 
     def fixed_arrays(self) -> Arrays:
         """Those of `arrays` whose shape never changes: the very arrays that the run writes to."""
@@ -277,6 +278,8 @@ class Learning(ABC, Generic[Batch]):
         if not 0 <= k <= self.episodes:
             raise ValueError(f"{k} of {self.episodes} episodes are done")
         self.done = k
+        if self.world.met is not None:
+            self.world.met.update((state, i) for i, state in enumerate(saved["met"].tolist()))
         for name in RECORDS:
             getattr(self, name)[:k] = saved[name]
         for name, array in self.fixed_arrays().items():

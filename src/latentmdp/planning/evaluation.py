@@ -241,12 +241,9 @@ def _truncation(model: LatentMDP) -> float:
     """
     if model.duration.is_total and model.planning_rewards().min() >= 0.0:
         return float(best_of(model, q_values(model)).max())
-    from latentmdp.planning.hsvi.lumping import row_rewards
-
     beyond = model.duration.discounted_steps(Space.of(model).longest_episode)
-    # Of a table distinct rows only: those of all states in thousands of contexts would not fit.
-    earned = row_rewards(model, model.outcomes)[1] if model.is_table else model.planning_rewards()
-    return beyond * float(np.abs(earned).max())
+    # Of distinct rows only: those of all states in thousands of contexts would not fit.
+    return beyond * float(np.abs(model.row_rewards().distinct).max())
 
 
 class TooManyHistoriesError(LatentMDPError, ValueError):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from latentmdp.report.report import write_report
 
 if TYPE_CHECKING:  # for other parts of the library
-    from latentmdp.report.contexts import assignment, largest_differences
+    from latentmdp.report.contexts import assignment
     from latentmdp.report.demo import (
         INSTANCES,
         QUICK,

@@ -1,13 +1,12 @@
 """The hidden contexts: where they differ, and how the belief finds the true one.
 
-Two contexts differ at (s, a) by ||P_m(. | s, a) - P_n(. | s, a)||_1, the L1 distance of next state
-and reward, at most 2. The belief b(m) along an episode is that of a filter.
+The belief b(m) along an episode is that of a filter.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -22,7 +21,6 @@ from latentmdp._util import (
     band,
     canvas,
     legend,
-    names,
 )
 from latentmdp.belief import posterior
 from latentmdp.fit import Fit
@@ -31,40 +29,9 @@ from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy
 from latentmdp.report.page import Picture, context_labels
 from latentmdp.simulation import simulate
-from latentmdp.theory import context_distances
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-class Difference(NamedTuple):
-    """A state and action at which two contexts differ: ||P_m - P_n||_1 of what follows."""
-
-    state: int
-    action: int
-    contexts: tuple[int, int]
-    distance: float
-
-    def where(self, model: LatentMDP) -> str:
-        """The state and the action, by their names in the model."""
-        state = names.called("state", self.state, model.state_names)
-        return f"{state}, {names.called('action', self.action, model.action_names)}"
-
-
-def largest_differences(model: LatentMDP, count: int = 5) -> list[Difference]:
-    """The state-action pairs that separate some two contexts most, farthest first."""
-    farthest = np.zeros((model.n_states, model.n_actions))
-    who = np.zeros((*farthest.shape, 2), dtype=np.int64)
-    for m, n, distance in context_distances(model):
-        better = distance > farthest
-        farthest[better] = distance[better]
-        who[better] = m, n
-    order = np.argsort(-farthest, axis=None, kind="stable")[:count]
-    return [
-        Difference(int(s), int(a), (int(who[s, a, 0]), int(who[s, a, 1])), float(farthest[s, a]))
-        for s, a in zip(*np.unravel_index(order, farthest.shape))
-        if farthest[s, a] > 0.0
-    ]
 
 
 @dataclass(frozen=True, eq=False)

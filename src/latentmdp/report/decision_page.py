@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 
 from numpy.typing import ArrayLike
 
-from latentmdp._util import listed, plural, require_writable
+from latentmdp._util import require_writable
 from latentmdp.model import LatentMDP
 from latentmdp.planning import Robust
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy
 from latentmdp.report.decisions import decision_table, page_tables, policy_pictures, reading
-from latentmdp.report.page import Section, Table, write_page
+from latentmdp.report.page import Section, Table, sizes, write_page
 from latentmdp.report.plans import risk_table
 
 
@@ -62,7 +62,7 @@ def write_decision_page(
             pictures,
         ),
     ]
-    write_page(out, title, _in_words(model), page)
+    write_page(out, title, f"{sizes(model)}; which of the models holds is not known.", page)
 
 
 def _tables(
@@ -84,14 +84,3 @@ def _drawn(policy: Policy) -> str:
         f" One of {policy.weights.size} policies is drawn at the start, with the probabilities "
         "given, and followed to the end: each has tables of its own."
     )
-
-
-def _in_words(model: LatentMDP) -> str:
-    sizes = listed(
-        [
-            plural(model.n_contexts, "possible model"),
-            plural(model.n_states, "state"),
-            plural(model.n_actions, "action"),
-        ]
-    )
-    return f"{sizes}, {model.duration}; which of the models holds is not known."

@@ -23,13 +23,12 @@ context that has grown most, in the piece where its probability lies.
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -58,7 +57,7 @@ from latentmdp.planning import (
     switches,
 )
 from latentmdp.policies import AlphaVectorPolicy, Policy
-from latentmdp.report.page import Picture, Table, context_labels
+from latentmdp.report.page import Picture, Table, context_labels, csv_text
 
 Change = tuple[float, int]
 """(probability of a context, the action from there on)."""
@@ -165,21 +164,20 @@ class DecisionTable:
 
     def to_csv(self) -> str:
         """A row for every phase, state, context and action: from which probability of it on."""
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
-        header = ("from_step", "to_step", "state", "context", "from_probability", "action")
-        writer.writerow(header)
+        return csv_text(self._csv_rows()).decode()
+
+    def _csv_rows(self) -> Iterator[tuple[Any, ...]]:
+        yield "from_step", "to_step", "state", "context", "from_probability", "action"
         for phase in self.phases:
             for rule in phase.rules:
                 where = (phase.first, phase.last, self._state(rule.state))
                 if rule.action is None and any(rule.possible):
-                    writer.writerow((*where, "", "", ""))
+                    yield *where, "", "", ""
                 for m, name in enumerate(context_labels(self.model)):
                     if rule.action is not None and rule.possible[m]:
                         base = (float(self.belief[m]), rule.action)
                         for share, action in (base, *rule.changes[m]):
-                            writer.writerow((*where, name, share, self._action(action)))
-        return stream.getvalue()
+                            yield *where, name, share, self._action(action)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a .md or a .csv file."""

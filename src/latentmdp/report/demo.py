@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,15 +18,14 @@ from matplotlib.figure import Figure
 
 from latentmdp._util import COLOURS, MUTED, Floats, Worded, canvas, in_words, legend, plural
 from latentmdp.instances import make
-from latentmdp.model import LatentMDP, require_horizon
+from latentmdp.model import LatentMDP
 from latentmdp.online import Run, learn
 from latentmdp.planning import HSVI, QMDP, Memoryless, Plan, Value, evaluate
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
-from latentmdp.report.contexts import belief_picture, groups_picture, growth, growth_figure
-from latentmdp.report.page import Picture, Section, Table, write_page
-from latentmdp.report.plans import bounds_picture, certificate
+from latentmdp.report.contexts import growth, growth_figure
+from latentmdp.report.page import Picture, Section, Table, sizes, write_page
 from latentmdp.report.records import Record, curves_section, runs_section, settings_tables
-from latentmdp.report.report import assumption_table
+from latentmdp.report.report import model_section
 from latentmdp.theory import separation
 
 
@@ -158,11 +157,14 @@ def demonstrate(
     def worth(policy: Policy | HistoryPolicy) -> Value:
         return evaluate(model, policy, episodes=sizes.value_episodes, rng=seed)
 
-    first = runs[0]
+    first, learned = runs[0], tuple(worth(run.policy) for run in runs)
+    found = ", ".join(str(run.model.n_contexts) for run in runs)
+    say(f"{_several(learned)} per episode; contexts found: {found}", "from nothing it learned")
     curves = {"filter with the true model": growth(model, plan.policy, model, seed=seed)}
     if first.model.n_contexts == model.n_contexts:
-        learned = growth(model, first.policy, first.model, seed=seed)
-        curves["filter with the learned model"] = learned
+        curves["filter with the learned model"] = growth(
+            model, first.policy, first.model, seed=seed
+        )
     return Demonstration(
         name=name,
         model=model,
@@ -172,7 +174,7 @@ def demonstrate(
         plan=plan,
         declared=sizes.contexts,
         runs=tuple(runs),
-        learned=tuple(worth(run.policy) for run in runs),
+        learned=learned,
         growth=curves,
     )
 
@@ -278,17 +280,14 @@ def _values_figure(demos: Sequence[Demonstration]) -> Figure:
 
 
 def _sections(d: Demonstration) -> list[Section]:
-    model, name = d.model, d.name.capitalize()
-    steps = require_horizon(model, "the demonstration")
-    hidden = Section(
-        f"{name}: what is hidden",
-        f"{_HIDDEN.get(d.name, '')}\n\n{plural(model.n_contexts, 'context')}, "
-        f"{plural(model.n_states, 'state')}, {plural(model.n_actions, 'action')}, "
-        f"{plural(steps, 'step')} an episode; separation delta = {d.delta:.3g}.",
-        [assumption_table(model, "the true model")],
-        [groups_picture(model, "the true model")],
+    """What is hidden, with the plan for those who know the models; and learning from nothing."""
+    name = d.name.capitalize()
+    known = model_section(f"{name}: what is hidden, and the best plan", d.model, None, d.plan)
+    text = (
+        f"{_HIDDEN.get(d.name, '')}\n\n{sizes(d.model).capitalize()}; separation delta = "
+        f"{d.delta:.3g}.\n\n{known.text}"
     )
-    return [hidden, _learning(d, name), _inferring(d, name), _certificates(d, name)]
+    return [replace(known, text=text), _learning(d, name)]
 
 
 def _learning(d: Demonstration, name: str) -> Section:
@@ -309,42 +308,13 @@ def _learning(d: Demonstration, name: str) -> Section:
         f"included. The learner sees neither the model nor any context. {number} In the true model "
         f"the final policies earn {_several(d.learned)} per episode."
     )
-    return Section(f"{name}: learning from nothing", text, (), curves.pictures)
-
-
-def _inferring(d: Demonstration, name: str) -> Section:
     ends = {label: values[:, -1].mean() for label, values in d.growth.items()}
     beliefs = "; ".join(f"{label}: {value:.2f}" for label, value in ends.items())
-    number = len(next(iter(d.growth.values())))
-    pictures = [
-        Picture(
-            "Belief in the true context",
-            growth_figure(d.growth),
-            f"Mean over {number:,} episodes; the band holds the middle 80% of them. It "
-            f"starts at the prior and should climb towards 1. At the end of an episode, {beliefs}.",
-        )
-    ]
-    first = d.runs[0]
-    learned = first.model.n_contexts == d.model.n_contexts
-    policy, believed = (first.policy, first.model) if learned else (d.plan.policy, d.model)
-    seed = first.settings.get("seed") or 0
-    pictures.append(belief_picture(d.model, policy, believed, seed=seed))
-    whose = "learned" if learned else "true"
-    return Section(
-        f"{name}: how the context shows within an episode",
-        f"The single episode below is seen by the filter of the {whose} model.",
-        pictures=pictures,
+    episodes = len(next(iter(d.growth.values())))
+    growing = Picture(
+        "Belief in the true context",
+        growth_figure(d.growth),
+        f"Mean over {episodes:,} episodes; the band holds the middle 80% of them. It starts at the "
+        f"prior and should climb towards 1. At the end of an episode, {beliefs}.",
     )
-
-
-def _certificates(d: Demonstration, name: str) -> Section:
-    plans = {"true model": d.plan}
-    if d.runs[0].plan is not None:
-        plans["learned model (first run)"] = d.runs[0].plan
-    return Section(
-        f"{name}: how good the plan is",
-        "A planner's certificate holds in the model it was given: for the learned model it "
-        "says what the policy would earn there; the table at the top says what it earned in truth.",
-        [certificate(plans)],
-        [bounds_picture(plans)],
-    )
+    return Section(f"{name}: learning from nothing", text, (), [*curves.pictures, growing])

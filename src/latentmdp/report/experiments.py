@@ -1,9 +1,8 @@
-"""Experiments of the paper in a report: claims and verdicts, panels, settings and time."""
+"""Experiments of the paper in a report: claims and verdicts, panels and settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from statistics import median
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -61,18 +60,3 @@ def _range(values: Sequence[Any]) -> str:
     if whole and len(values) > 2 and sorted(values) == list(range(min(values), max(values) + 1)):
         return f"{min(values)} to {max(values)} ({len(values)} of them)"
     return in_words([str(value) for value in values], most=12)
-
-
-def timing_table(experiments: Mapping[str, Experiment]) -> Table:
-    """Seconds of the runs of each experiment."""
-    rows = []
-    for name, experiment in experiments.items():
-        seconds = [run.seconds for run in experiment.runs if run.seconds is not None]
-        statistics = [f(seconds) if seconds else None for f in (sum, median, max)]
-        rows.append((name, len(experiment.runs), len(seconds), *statistics))
-    return Table(
-        "Wall-clock time of experiments",
-        ("experiment", "runs", "timed", "seconds in all", "median run", "slowest run"),
-        rows,
-        "Added up over runs, which may have gone side by side. A dash: not recorded.",
-    )

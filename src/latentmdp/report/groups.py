@@ -7,8 +7,6 @@ told that differ most, in standard errors of the expected counts behind them.
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -18,7 +16,7 @@ import numpy as np
 from latentmdp._util import Floats, atomic_write, names
 from latentmdp.fit import Fit
 from latentmdp.logs import Logs, cell_counts, first_state_counts
-from latentmdp.report.page import context_labels
+from latentmdp.report.page import context_labels, csv_text
 
 
 class _Feature(NamedTuple):
@@ -89,19 +87,12 @@ def write_groups(path: str | os.PathLike[str], fit: Fit, logs: Logs) -> None:
     A name that a spreadsheet would take for a formula gets an apostrophe in front.
     """
     labels, shares = context_labels(fit.model), fit.responsibilities
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["individual", "group", *map(_harmless, labels)])
+    rows: list[list[str]] = [["individual", "group", *labels]]
     for batch in logs.batches():
         part = batch.read()
         for i in part.beginnings().tolist():
             who = batch.start + i if part.episode_names is None else part.episode_names[i]
             likely = shares[batch.start + i]
-            group = _harmless(labels[int(likely.argmax())])
-            writer.writerow([_harmless(str(who)), group, *(f"{p:.6g}" for p in likely)])
+            rows.append([str(who), labels[int(likely.argmax())], *(f"{p:.6g}" for p in likely)])
     with atomic_write(path) as file:
-        file.write(stream.getvalue().encode())
-
-
-def _harmless(cell: str) -> str:
-    return f"'{cell}" if cell[:1] in tuple("=+-@\t\r") else cell
+        file.write(csv_text(rows))

@@ -7,6 +7,7 @@ sets for light, dark and print. A figure of its own (`standalone_svg`) brings bo
 
 from __future__ import annotations
 
+import csv
 import io
 import itertools
 import os
@@ -15,7 +16,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from latentmdp._util import COLOURS, INK, MUTED, STYLE, atomic_write, cell, labelled, names
+from latentmdp._util import (
+    COLOURS,
+    INK,
+    MUTED,
+    STYLE,
+    atomic_write,
+    cell,
+    labelled,
+    listed,
+    names,
+    plural,
+)
 from latentmdp._version import __version__
 from latentmdp.model import LatentMDP
 
@@ -45,6 +57,13 @@ _VARIABLES["#000000"] = "--ink"
 def context_labels(model: LatentMDP) -> list[str]:
     """The names of the contexts, or their numbers."""
     return names.labels("context", model.context_names, model.n_contexts)
+
+
+def sizes(model: LatentMDP) -> str:
+    """How large a model is, in words."""
+    M, S, A, _ = model.dimensions
+    parts = [plural(M, "possible model"), plural(S, "state"), plural(A, "action")]
+    return f"{listed(parts)}, {model.duration}"
 
 
 def _declarations(palette: Mapping[str, str]) -> str:
@@ -148,6 +167,17 @@ def render(title: str, lead: str, sections: Sequence[Section]) -> str:
 def html_tables(tables: Sequence[Table]) -> str:
     """Tables for a notebook, without the page around them."""
     return from_template("tables.html.j2", tables=tables)
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> bytes:
+    """The rows as a CSV file; a text that a spreadsheet would run gets an apostrophe in front."""
+    stream = io.StringIO()
+    cells = (
+        [f"'{c}" if isinstance(c, str) and c[:1] in tuple("=+-@\t\r") else c for c in row]
+        for row in rows
+    )
+    csv.writer(stream, lineterminator="\n").writerows(cells)
+    return stream.getvalue().encode()
 
 
 def from_template(name: str, **values: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from latentmdp.planning import (
     evaluate,
 )
 from latentmdp.policies import AlphaVectorPolicy, HistoryPolicy, Policy
-from latentmdp.report.page import Picture, Table, context_labels
+from latentmdp.report.page import Picture, Table, context_labels, facts_table
 
 
 @dataclass(frozen=True)
@@ -91,29 +91,14 @@ def try_planner(
         return PlannerResult(name, plan, None, str(error))
 
 
-def certificate(plans: Mapping[str, Plan]) -> Table:
-    """What is proved of each plan; only what is known has a row."""
-    rows = [(name, what, proof) for name, plan in plans.items() for what, proof in _proved(plan)]
-    several = len(plans) > 1
-    return Table(
-        "What is proved of the plan" + ("s" if several else ""),
-        ("model", "what", "proved") if several else ("what", "proved"),
-        rows if several else [row[1:] for row in rows],
-        "Per episode, in that model. An upper bound holds for every policy, whatever it remembers.",
-        words=("what", "proved"),
+def certificate(plan: Plan) -> Table:
+    """What is proved of a plan."""
+    return facts_table(
+        "What is proved of the plan",
+        plan.facts(),
+        "Per episode, in this model: the policy earns at least lower, and no policy, whatever it "
+        "remembers, earns more than upper.",
     )
-
-
-def _proved(plan: Plan) -> Iterator[tuple[str, str]]:
-    """The bounds of a plan in words."""
-    if plan.lower is not None:
-        yield "the policy earns at least", f"{plan.lower:.4f}"
-    if plan.upper is not None:
-        yield "no policy earns more than", f"{plan.upper:.4f}"
-    if plan.gap is not None:
-        yield "so at most this share is lost", f"{plan.gap:.2%}"
-    ended = "reached what was asked" if plan.converged else plan.message or "stopped at a limit"
-    yield "planning", f"{ended}, {plan.seconds:.2f} s"
 
 
 def risk_table(
@@ -162,26 +147,21 @@ def compact_table(plan: Plan, loss: float = 0.01) -> Table | None:
     compact = small.policy
     if not isinstance(compact, AlphaVectorPolicy) or compact.actions.size >= policy.actions.size:
         return None
-    rows = [
-        ("as planned", f"{policy.actions.size:,}", f"{plan.lower:.4f}", "-"),
-        ("compact", f"{compact.actions.size:,}", f"{small.lower:.4f}", f"{small.loss or 0.0:.2%}"),
-    ]
-    return Table(
+    return facts_table(
         "The plan in short",
-        ("plan", "vectors", "earns at least", "loses at most"),
-        rows,
+        small.facts(),
         "Fewer vectors are easier to read and to check; what they lose is proved. "
         f"plan.compact(loss={loss:g}) makes them, plan.compact(vectors=...) others.",
     )
 
 
-def bounds_picture(plans: Mapping[str, Plan]) -> Picture:
+def bounds_picture(plan: Plan) -> Picture:
     """How the bounds closed."""
     figure, (axes,) = canvas()
-    plot.bounds(plans, axes)
+    plot.bounds(plan, axes)
     return Picture(
         "Bounds of the planner",
         figure,
-        "The optimal value per episode lies between the solid and the dashed line of one colour; "
+        "The optimal value per episode lies between the solid and the dashed line; "
         "the shaded gap is what is not known, and it should close.",
     )

@@ -17,7 +17,7 @@ from latentmdp.planning import HSVI, QMDP, Plan, evaluate
 from latentmdp.policies import AlphaVectorPolicy, HistoryPolicy, Policy, UniformPolicy
 from latentmdp.report.contexts import belief_picture, groups_picture
 from latentmdp.report.decisions import decision_table, page_tables, policy_pictures, reading
-from latentmdp.report.experiments import experiment_section, experiment_settings, timing_table
+from latentmdp.report.experiments import experiment_section, experiment_settings
 from latentmdp.report.page import Section, Table, facts_table, write_page
 from latentmdp.report.plans import bounds_picture, certificate, compact_table, risk_table
 from latentmdp.report.records import (
@@ -84,8 +84,7 @@ def write_report(
         *settings_tables(groups),
         *(facts_table(f"Settings: {name}", item.settings) for name, item in solved.items()),
         *(experiment_settings(name, item) for name, item in experiments.items()),
-        *([timing_table(experiments)] if experiments else []),
-        _timing(records, solved, time.perf_counter() - began),
+        _timing(records, solved, experiments, time.perf_counter() - began),
     ]
     counts = (
         (len(records), "run", None),
@@ -162,12 +161,12 @@ def model_section(
         *([belief_picture(world, policy, model)] if apart else []),
         *(policy_pictures(model, policy) if _believes_in(policy, model) else ()),
         *([groups_picture(model, "this model")] if apart else []),
-        *([bounds_picture({"HSVI": plan})] if plan.history else []),
+        *([bounds_picture(plan)] if plan.history else []),
     ]
     tables = [
         *decisions,
         risk_table(model, {"this policy": policy}),
-        certificate({"this model": plan}),
+        certificate(plan),
         *filter(None, [compact]),
     ]
     M, S, A, Z = model.dimensions
@@ -195,17 +194,26 @@ def assumption_table(model: LatentMDP, what: str) -> Table:
     )
 
 
-def _timing(records: Sequence[Record], solved: Mapping[str, Solved], seconds: float) -> Table:
+def _timing(
+    records: Sequence[Record],
+    solved: Mapping[str, Solved],
+    experiments: Mapping[str, Experiment],
+    seconds: float,
+) -> Table:
     rows: list[tuple[Any, ...]] = []
     for r in records:
         rate = r.run.n_episodes / r.run.seconds if r.run.seconds else None
         rows.append((r.name, r.run.seconds, rate, getattr(r.run.plan, "seconds", None)))
     for name, outcome in solved.items():
         rows.append((name, outcome.seconds, None, outcome.plan.seconds))
+    for name, item in experiments.items():
+        timed = [run.seconds for run in item.runs if run.seconds is not None]
+        rows.append((f"{name}, {plural(len(item.runs), 'run')}", sum(timed) or None, None, None))
     rows.append(("this report", seconds, None, None))
     return Table(
         "Wall-clock time",
         ("run", "seconds", "episodes a second", "of which final plan, seconds"),
         rows,
-        "A dash: not recorded, or not a matter of this kind of run.",
+        "Those of an experiment are added up over its runs, which may have gone side by side. A "
+        "dash: not recorded, or not a matter of this kind of run.",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from latentmdp import plot
 from latentmdp._util import canvas, plural
 from latentmdp.model import LatentMDP
@@ -19,10 +21,7 @@ def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) ->
         text or "Nothing was found that speaks against relying on these estimates.",
         [
             _estimates_table(solved, true),
-            *_references_table(solved),
-            *_checks_table(solved),
-            *_support_table(solved),
-            *_sensitivity_table(solved),
+            *_doubts(solved),
         ],
         _pictures(solved, true),
     )
@@ -45,54 +44,46 @@ def _estimates_table(solved: Solved, true: float | None) -> Table:
     )
 
 
-def _references_table(solved: Solved) -> list[Table]:
-    rows = [(one.name, str(one.value), str(one.gain)) for one in solved.references]
-    note = (
-        "In the fitted model, over the same steps as the promise above; intervals are those of the "
-        "same bootstrap."
-    )
-    columns = ("compared with", "earns", "the policy gains")
-    return [Table("Is it better?", columns, rows, note, words=columns[1:])] if rows else []
-
-
-def _checks_table(solved: Solved) -> list[Table]:
-    if solved.checks is None:
-        return []
-    note = (
-        "What might predict beyond the model, and does not if the model is right. A p-value is "
-        f"corrected for all looks: with a right model one of these fails with probability "
-        f"{solved.checks.level:.0%} at most."
-    )
-    columns = ("question", "statistic", "verdict")
-    return [Table("Do the logs bear it out?", columns, solved.checks.rows(), note, words=columns)]
-
-
-def _support_table(solved: Solved) -> list[Table]:
-    note = (
-        "Where the policy spends most of its steps. The logger's probability is that of the "
-        "context in which it took the action most seldom; of the visits, the fewest are those in "
-        "one context that the policy meets. What a change of action does is learned from those "
-        "who were there more than once and changed theirs: where hardly any did, it is assumed."
-    )
-    columns = (
-        *("state", "action", "share of steps", "logger's probability", "visits", "fewest"),
-        "changed action",
-    )
-    table = Table("What stands behind it?", columns, solved.support, note, words=columns[1:2])
-    return [table] if solved.support else []
-
-
-def _sensitivity_table(solved: Solved) -> list[Table]:
+def _doubts(solved: Solved) -> Iterator[Table]:
+    """What the policy is compared with, and what may be wrong; only what was measured."""
+    if solved.references:
+        rows = [(one.name, str(one.value), str(one.gain)) for one in solved.references]
+        note = (
+            "In the fitted model, over the same steps as the promise above; intervals are those of "
+            "the same bootstrap."
+        )
+        columns = ("compared with", "earns", "the policy gains")
+        yield Table("Is it better?", columns, rows, note, words=columns[1:])
+    if solved.checks is not None:
+        note = (
+            "What might predict beyond the model, and does not if the model is right. A p-value is "
+            "corrected for all looks: with a right model one of these fails with probability "
+            f"{solved.checks.level:.0%} at most."
+        )
+        columns = ("question", "statistic", "verdict")
+        yield Table("Do the logs bear it out?", columns, solved.checks.rows(), note, words=columns)
+    if solved.support:
+        note = (
+            "Where the policy spends most of its steps. The logger's probability is that of the "
+            "context in which it took the action most seldom; of the visits, the fewest are those "
+            "in one context that the policy meets. What a change of action does is learned from "
+            "those who were there more than once and changed theirs: where hardly any did, it is "
+            "assumed."
+        )
+        header = (
+            *("state", "action", "share of steps", "logger's probability", "visits", "fewest"),
+            "changed action",
+        )
+        yield Table("What stands behind it?", header, solved.support, note, words=["action"])
     unseen = solved.sensitivity
-    if unseen is None:
-        return []
-    rows = [(f"{gamma:g}", f"{gain:.4g}") for gamma, gain in zip(unseen.gammas, unseen.gains)]
-    note = (
-        "The least gain over the logger if something that the logs do not show changed the odds of "
-        f"its actions by such a factor at most: {unseen}. What it would have to be is for those to "
-        "say who know how actions were chosen."
-    )
-    return [Table("If the logger saw more", ("factor", "least gain"), rows, note)]
+    if unseen is not None:
+        least = [(f"{gamma:g}", f"{gain:.4g}") for gamma, gain in zip(unseen.gammas, unseen.gains)]
+        note = (
+            "The least gain over the logger if something that the logs do not show changed the "
+            f"odds of its actions by such a factor at most: {unseen}. What it would have to be is "
+            "for those to say who know how actions were chosen."
+        )
+        yield Table("If the logger saw more", ("factor", "least gain"), least, note)
 
 
 def _pictures(solved: Solved, true: float | None) -> list[Picture]:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     )
 
 if TYPE_CHECKING:  # for other parts of the library
-    from latentmdp.theory.divergence import context_distances
+    from latentmdp.theory.divergence import telling_outcomes
     from latentmdp.theory.visitation import occupancy
 else:
     from latentmdp._util import lazy_names

@@ -24,7 +24,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Floats, Integers, Result, RNGLike, arrays, philox_key, validation
+from latentmdp._util import (
+    Floats,
+    Integers,
+    Result,
+    RNGLike,
+    arrays,
+    names,
+    philox_key,
+    validation,
+)
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.outcomes import row_sums
@@ -71,6 +80,36 @@ def context_distances(model: LatentMDP) -> list[tuple[int, int, Floats]]:
         (m, n, _by_action(model, np.abs(p[:, m] - p[:, n])))
         for m, n in combinations(range(model.n_contexts), 2)
     ]
+
+
+def telling_outcomes(model: LatentMDP, most: int = 5) -> list[tuple[str, Floats]]:
+    """(what, probability in each context (M,)) of what tells contexts apart best.
+
+    The outcomes are first states, or what follows a state and an action, the one in which two
+    contexts differ most of each; those of the largest differences come first.
+    """
+    table, A = model.outcomes, model.n_actions
+    rows = table.rows()
+    every = np.concatenate([model.initial.T, table.probs])  # first states, then outcomes
+    # All first states are one distribution, as the outcomes of a state and an action are.
+    of_row = np.concatenate([np.full(model.n_states, -1), rows])
+    order = np.argsort(-np.ptp(every, axis=1), kind="stable")
+    first = np.sort(np.unique(of_row[order], return_index=True)[1])[:most]
+    several = np.unique(table.reward).size > 1
+    told = []
+    for k in order[first].tolist():
+        if of_row[k] < 0:
+            text = f"begins in {names.label('state', k, model.state_names)}"
+        else:
+            s, a = divmod(int(of_row[k]), A)
+            k -= model.n_states
+            n, paid = int(table.next_state[k]), model.reward_values[table.reward[k]]
+            here, there = (names.label("state", i, model.state_names) for i in (s, n))
+            text = f"{here}, {names.label('action', a, model.action_names)} → {there}"
+            text += f" ({paid:g})" if several else ""
+            k += model.n_states
+        told.append((text, every[k]))
+    return told
 
 
 def _allowed_distances(model: LatentMDP) -> list[tuple[int, int, Floats]]:

@@ -14,7 +14,7 @@ from latentmdp.cli.screen import Screen
 def command(
     screen: Screen,
     source: options.AnyFile,
-    out: Annotated[Path, typer.Argument(metavar="OUT")],
+    out: Annotated[Path, options.written(info=typer.Argument, metavar="OUT")],
     discounted: bool = False,
 ) -> None:
     """Write what a file holds in another format: .npz, .json, .csv, .parquet, .pomdp or .pomdpx.
@@ -34,7 +34,6 @@ def command(
     discounted
         For .pomdp and .pomdpx: without end, without time.
     """
-    options.check_target(out)
     content = source.load()
     if discounted:
         lm.io.export(content, out, discounted=True)

@@ -1,14 +1,10 @@
 """`latentmdp demo`: acting and learning with hidden contexts, on two instances."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from latentmdp._util import plural
+from latentmdp._util import require_writable
 from latentmdp.cli import options
 from latentmdp.cli.screen import Screen
-
-if TYPE_CHECKING:
-    from latentmdp.report import Demonstration
 
 
 @options.command()
@@ -35,7 +31,7 @@ def command(
 
     out.mkdir(parents=True, exist_ok=True)
     page = out / "demo.html"
-    options.check_target(page)
+    require_writable(page)
     instances = QUICK if quick else INSTANCES
     with screen.progress(total=1 + sum(sizes.steps for sizes in instances.values())) as move:
         demos = [
@@ -48,22 +44,6 @@ def command(
         for k, run in enumerate(d.runs):
             options.save(run, out / f"{d.name}-{k}.npz")
     screen.result(page=page, seed=seed, instances={d.name: d.facts() for d in demos})
-    for d in demos:
-        screen.say(repr(d.model), d.name)
     title = "Value per episode (± standard error), the context hidden"
     screen.table(title, *values_table(demos))
-    for d in demos:
-        screen.say(_in_words(d), d.name)
     screen.say(str(page), "The whole story with pictures:")
-
-
-def _in_words(d: "Demonstration") -> str:
-    numbers = ", ".join(str(run.model.n_contexts) for run in d.runs)
-    number = f"found by the learner: {numbers}" if d.declared == "auto" else "the learner was told"
-    belief = d.growth["filter with the true model"].mean(axis=0)
-    gap = "" if d.plan.gap is None else f", proved within {d.plan.gap:.2%} of optimal"
-    return (
-        f"{plural(d.model.n_contexts, 'hidden context')} ({number}); "
-        f"belief in the true one grows from {belief[0]:.2f} to {belief[-1]:.2f} in an episode; "
-        f"the plan for the true model earns {d.means['best']:.3f}{gap}."
-    )

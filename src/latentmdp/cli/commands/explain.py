@@ -19,7 +19,7 @@ def command(
     state: str | None = None,
     belief: str | None = None,
     t: Annotated[int | None, typer.Option(min=0)] = None,
-    out: Path | None = None,
+    out: Annotated[Path | None, options.written(".md", ".csv", ".html")] = None,
     plot: options.Plot = None,
 ) -> None:
     """Say why a policy acts as it does: its margin, what would change it, what to wait for.
@@ -43,9 +43,6 @@ def command(
     """
     if state is None and out is None and plot is None:
         raise typer.BadParameter("--state says which decision to explain; --out writes all of them")
-    if out is not None and out.suffix.lower() not in (".md", ".csv", ".html"):
-        raise typer.BadParameter(f"--out writes .md, .csv or .html, got {str(out)!r}")
-    options.check_target(out)
     believed, world = options.belief_of(belief), options.load_model(model)
     acting, explanation = find_policy(policy, world), None
     if state is not None:

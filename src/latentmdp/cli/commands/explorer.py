@@ -36,7 +36,6 @@ def command(
     unit
         What rewards are counted in: `k€`, `days`.
     """
-    options.check_target(out)
     world = None if model is None else options.load_model(model)
     lm.report.write_explorer(policy_in(policy), out, world, title, unit)
-    options.written_page(screen, "explorer", out)
+    screen.result(explorer=out, bytes=out.stat().st_size)

@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from typing import Annotated
 
 import latentmdp as lm
 from latentmdp._util import Worded, plural
@@ -14,8 +15,8 @@ def command(
     screen: Screen,
     source: options.LogSource,
     structure: options.StructureOptions,
-    out: Path | None = None,
-    groups: Path | None = None,
+    out: options.ModelOut = None,
+    groups: Annotated[Path | None, options.written(".csv")] = None,
     plot: options.Plot = None,
     max_contexts: options.Positive = 10,
     seed: options.Seed = 0,
@@ -32,17 +33,15 @@ def command(
 
     Parameters
     ----------
-    out
-        Save the model here (.npz or .json).
     groups
         Write who belongs to which group, with probabilities, here (.csv).
     max_contexts
         The most that `auto` tries.
     """
-    from latentmdp.report import assignment, largest_differences, profiles, write_groups
+    from latentmdp._util import names
+    from latentmdp.report import assignment, profiles, write_groups
+    from latentmdp.theory import telling_outcomes
 
-    options.check_target(out, lm.LatentMDP)
-    options.check_target(groups)
     arguments = structure.arguments() | {"max_contexts": max_contexts}
     data, engine = source.read(device)
     doing = f"fitting {plural(len(data), 'episode')}"
@@ -53,7 +52,8 @@ def command(
     options.draw(plot, fit)
     if groups is not None:
         write_groups(groups, fit, data)
-    sure, differences = assignment(fit, data), largest_differences(fit.model)
+    sure, model = assignment(fit, data), fit.model
+    told = telling_outcomes(model) if model.n_contexts > 1 else []
     screen.result(
         f"contexts in {source.logs}",
         {
@@ -63,15 +63,13 @@ def command(
             "missing": data.missing,
             "warnings": [str(warning.message) for warning in caught],
         },
-        **{"logs": source.logs, "seed": seed, "out": out, "differences": differences},
+        **{"logs": source.logs, "seed": seed, "out": out, "differences": dict(told)},
         groups=groups,
     )
     if fit.selection is not None:
         evidence = fit.selection.rows()
         screen.table("how many", list(evidence[0]), [list(row.values()) for row in evidence])
-    if differences:
-        rows = [
-            (d.where(fit.model), "{} and {}".format(*d.contexts), d.distance) for d in differences
-        ]
-        title = "what separates them: L1 distance of what follows, at most 2"
-        screen.table(title, ("where", "contexts", "distance"), rows)
+    if told:
+        contexts = names.labels("context", model.context_names, model.n_contexts)
+        rows = [(what, *shares) for what, shares in told]
+        screen.table("what tells them apart: its probability in each", ("what", *contexts), rows)

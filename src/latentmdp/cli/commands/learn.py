@@ -29,8 +29,6 @@ def command(
     method
         `likelihood`, or `psr` for the paper's path: PSR, clustering, L-UCRL.
     """
-    outputs.check(lm.Run)
-    options.check_target(checkpoint)
     world = options.load_model(model)
     screen.checkpoint = checkpoint
     learned = lm.learn(

@@ -19,7 +19,7 @@ def command(
     contexts: Annotated[int | None, typer.Option(min=1)] = None,
     start: Path | None = None,
     checkpoint: options.Checkpoint = None,
-    out: Path | None = None,
+    out: Annotated[Path | None, options.written(".parquet", ".npz")] = None,
     plot: options.Plot = None,
     seed: options.Seed = 0,
 ) -> None:
@@ -38,8 +38,6 @@ def command(
     out
         Save the run (.parquet or .npz).
     """
-    options.check_target(out, lm.Run)
-    options.check_target(checkpoint)
     world = options.load_model(model)
     beginning = None if start is None else lm.load(start)
     learner = lm.LUCRL(contexts=labels, start=beginning, n_contexts=contexts)

@@ -1,12 +1,12 @@
 """`latentmdp make`: build a named instance and save it."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
+from latentmdp.cli.catalogue import KINDS
 from latentmdp.cli.config import handed_on
 from latentmdp.cli.screen import Screen
 
@@ -22,7 +22,7 @@ def command(
     screen: Screen,
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(autocompletion=_names)] = None,
-    out: Path | None = None,
+    out: options.ModelOut = None,
     seed: options.Seed = 0,
     show: Annotated[bool, typer.Option("--list")] = False,
 ) -> None:
@@ -36,23 +36,19 @@ def command(
     ----------
     name
         The instance; see --list.
-    out
-        Where to: .npz or .json.
     show
         List the instances and their arguments.
     """
     if show:
-        entries = lm.instances.list_instances()
         names = ("name", "summary", "arguments")
-        screen.result(instances=[{name: getattr(e, name) for name in names} for e in entries])
-        for entry in entries:
-            defaults = (f"--{k.replace('_', '-')} {v}" for k, v in entry.arguments.items())
-            screen.say(f"{entry.summary}\n    {'  '.join(defaults)}", entry.name)
+        entries = lm.instances.list_instances()
+        screen.result(instances=[{word: getattr(e, word) for word in names} for e in entries])
+        header = ("instance", "what it is")
+        screen.table("instances", header, KINDS["instances"]().items(), words=header)
         return
     if name is None or name.startswith("-"):
         raise typer.BadParameter("give the name of an instance first; --list shows them")
     arguments = handed_on(context)
-    options.check_target(out, lm.LatentMDP)
     model = lm.make(name, rng=seed, **arguments)
     options.save(model, out)
     screen.result(instance=name, arguments=arguments, seed=seed, out=out)

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 import typer
 
-import latentmdp as lm
 from latentmdp.cli import options
 from latentmdp.cli.catalogue import DEFAULT, PLANNERS, limited, planner, takes
 from latentmdp.cli.config import handed_on
@@ -50,7 +49,6 @@ def command(
     level
         Share of bad contexts (cvar), or how far weights are off.
     """
-    options.check_target(out, lm.AlphaVectorPolicy)
     if objective is not None:
         if method not in (DEFAULT, "robust"):
             raise typer.BadParameter(f"--objective is for --method robust, not {method}")

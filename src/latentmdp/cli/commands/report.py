@@ -36,4 +36,4 @@ def command(
     """
     with screen.progress("reading, planning and drawing"):
         lm.report.write_report(runs, out, truth, title)
-    options.written_page(screen, "report", out)
+    screen.result(report=out, bytes=out.stat().st_size)

@@ -1,7 +1,9 @@
 """`latentmdp simulate`: play episodes and save the logs."""
 
 from pathlib import Path
+from typing import Annotated
 
+import numpy as np
 import typer
 
 import latentmdp as lm
@@ -15,7 +17,7 @@ from latentmdp.cli.screen import Screen
 def command(
     screen: Screen,
     model: options.ModelFile,
-    out: Path,
+    out: Annotated[Path, options.written(".parquet", ".npz", "")],
     policy: options.PolicyName = "uniform",
     episodes: options.Episodes = 1_000,
     seed: options.Seed = 0,
@@ -38,8 +40,6 @@ def command(
     in_parts = not out.suffix
     if in_parts and hide_contexts:
         raise typer.BadParameter("--hide-contexts goes with a file, not with a folder of parts")
-    if not in_parts:
-        options.check_target(out, lm.Trajectories)
     world = options.load_model(model)
     acting, folder = find_policy(policy, world), out if in_parts else None
     with screen.progress(f"simulating {plural(episodes, 'episode')}"):
@@ -47,7 +47,7 @@ def command(
         if not in_parts:
             logs = logs.without_contexts() if hide_contexts else logs
             lm.save(logs, out)
-    mean = options.mean_return(logs)
+    mean = float(np.concatenate([b.read().returns() for b in logs.batches()]).mean())
     inputs = {"model": model, "policy": policy, "episodes": episodes, "seed": seed}
     screen.result(**inputs, mean_return=mean, out=out)
     kind = "mean return" if world.discount == 1.0 else "mean return (not discounted)"

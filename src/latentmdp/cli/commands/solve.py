@@ -42,7 +42,6 @@ def command(
     reference
         What to gain over: "logger", "always ACTION".
     """
-    outputs.check(lm.offline.Solved)
     arguments = structure.arguments()
     data, engine = source.read()
     doing = f"solving from {plural(len(data), 'episode')}"

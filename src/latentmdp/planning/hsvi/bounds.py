@@ -160,13 +160,13 @@ class Bounds:
             problem, self.reference, self.best, starts, room, check, self._share
         )  # fmt: skip
         self.memory, self._most_outcomes = clock.memory, int(np.diff(problem.starts).max())
-        self.first_actions, *policies = self._first_policies(
+        self.first_actions, first_plans, policy_of = self._first_policies(
             flat, q, least, 0.5 * share * clock.memory
         )
-        lowest = max(float(least.min()), float(policies[0].min()))
+        lowest = max(float(least.min()), float(first_plans.min()))
         self.magnitude = max(float(np.abs(self.best).max()), -lowest) + hidden
         self._least_rise = 1e-13 * self.magnitude
-        self.tables = Tables(problem, self._sets.nothing(), policies[0], policies[1], q[..., 0])
+        self.tables = Tables(problem, self._sets.nothing(), first_plans, policy_of, q[..., 0])
         X, A = problem.allowed.shape
         widest = int(problem.width.max())
         self._by_state = np.diff(problem.starts[::A])  # outcomes of all actions
@@ -322,9 +322,9 @@ class Bounds:
     @property
     def plans(self) -> Plans:
         """All plans, views."""
-        plans, n = self.store.plans, self.n_plans
-        links = plans.link[: self.store.size[kernels.LINKS]]
-        return Plans(plans.vector[:n], plans.cell[:n], plans.action[:n], plans.start[:n], links)
+        vector, cell, action, start, link = self.store.plans
+        n, n_links = self.n_plans, self.store.size[kernels.LINKS]
+        return Plans(vector[:n], cell[:n], action[:n], start[:n], link[:n_links])
 
     def layer_of(self, cells: Integers) -> Integers:
         """The layers of cells."""
