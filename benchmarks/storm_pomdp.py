@@ -58,7 +58,7 @@ def sufficient(bound, sizes, enough):
 
 
 def by_storm(path, gap, best):
-    """Bounds whose distances from the value `best` are at most half of the gap each, and seconds."""
+    """Bounds at most half of the gap from the value, which is about `best`, and seconds."""
     model = stormpy.parse_prism_program(str(path), prism_compatibility=True)
     (goal,) = stormpy.parse_properties('Pmax=? [F "prize"]', model)
     pomdp = stormpy.build_model(model, [goal])
