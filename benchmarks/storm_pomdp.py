@@ -21,7 +21,7 @@ import stormpy.pomdp
 import latentmdp as lm
 
 MOST = 2.0
-"""Seconds of one call after which Storm is asked no further: the next takes several times as long."""
+"""Seconds of a call after which Storm is asked no further: the next takes several times as long."""
 
 
 def program(rng):
