@@ -6,6 +6,7 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
+from latentmdp.cli.catalogue import KINDS
 from latentmdp.cli.config import handed_on
 from latentmdp.cli.screen import Screen
 
@@ -23,6 +24,7 @@ def command(
     name: Annotated[str | None, typer.Argument(autocompletion=_names)] = None,
     out: options.ModelOut = None,
     seed: options.Seed = 0,
+    show: Annotated[bool, typer.Option("--list")] = False,
 ) -> None:
     """Build a named instance and save it.
 
@@ -33,10 +35,19 @@ def command(
     Parameters
     ----------
     name
-        The instance; see `latentmdp list instances`.
+        The instance; see --list.
+    show
+        List the instances and their arguments.
     """
+    if show:
+        names = ("name", "summary", "arguments")
+        entries = lm.instances.list_instances()
+        screen.result(instances=[{word: getattr(e, word) for word in names} for e in entries])
+        header = ("instance", "what it is")
+        screen.table("instances", header, KINDS["instances"]().items(), words=header)
+        return
     if name is None or name.startswith("-"):
-        raise typer.BadParameter("give the name of an instance first; see latentmdp list instances")
+        raise typer.BadParameter("give the name of an instance first; --list shows them")
     arguments = handed_on(context)
     model = lm.make(name, rng=seed, **arguments)
     options.save(model, out)
