@@ -317,16 +317,12 @@ class LogSource:
 
     def read(self, device: str = "cpu") -> tuple[Logs, lm.engines.Engine | None]:
         """The logs, and the engine that checks the files of a folder; models are refused."""
-        engine, path, levels = engine_of(self.cluster, device), self.logs, self.reward_levels
+        engine, path = engine_of(self.cluster, device), self.logs
         arguments: dict[str, Any] = _named(self.columns)
         if self.covariates is not None:
             arguments["covariates"] = parts_of(self.covariates)
-        if levels != "auto":
-            if levels != "none" and not levels.isdigit():
-                raise typer.BadParameter(
-                    f"--reward-levels takes a number, auto or none, got {levels!r}"
-                )
-            arguments["reward_levels"] = None if levels == "none" else int(levels)
+        if self.reward_levels != "auto":
+            arguments["reward_levels"] = value_of(self.reward_levels)
         if self.silent_rewards:
             arguments["informative_rewards"] = False
         if path.is_dir() or set("*?[") & set(str(path)):
@@ -365,7 +361,7 @@ class StructureOptions:
         """The same as arguments of `initialize` and `solve`."""
         answers = {"yes": True, "no": False}
         arguments = {name: answers.get(value, value) for name, value in vars(self).items()}
-        return {"n_contexts": contexts_of(arguments.pop("contexts")), **arguments}
+        return {"n_contexts": value_of(arguments.pop("contexts")), **arguments}
 
 
 @dataclass
@@ -395,15 +391,6 @@ class OutcomeFiles:
 def parts_of(text: str) -> list[str]:
     """Names separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def contexts_of(text: str) -> int | Literal["auto"]:
-    """The value of `--contexts`."""
-    if text == "auto":
-        return "auto"
-    if not text.isdigit() or int(text) < 1:
-        raise typer.BadParameter(f"--contexts takes a positive number or auto, got {text!r}")
-    return int(text)
 
 
 def belief_of(text: str | None) -> list[float] | dict[str, float] | None:

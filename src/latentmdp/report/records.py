@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from latentmdp import io, plot
-from latentmdp._util import canvas, listed
+from latentmdp._util import listed
 from latentmdp.errors import FormatError
 from latentmdp.experiments import Experiment, read_experiment
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.online import Run
-from latentmdp.report.page import Picture, Section, Table, facts_table
+from latentmdp.report.page import Section, Table, drawn, facts_table
 
 _NOT_SHARED = ("seed", "key", "world")
 """Settings in which the runs of one group may differ."""
@@ -155,29 +155,25 @@ def curves_section(groups: Groups, references: Mapping[str, float] | None = None
         else " A single run has no band: give several runs to see the spread."
     )
     runs = {name: [record.run for record in records] for name, records in groups.items()}
-    returns, (axes,) = canvas()
-    plot.returns(runs, axes, references=references)
     pictures = [
-        Picture(
+        drawn(
             "Return over episodes",
-            returns,
             "Each point is the mean return of the episodes before it, a tenth of the run; the last "
             "point is the return at the end. It should climb and flatten"
             f"{_goal(references)}.{spread}",
+            lambda axes: plot.returns(runs, axes, references=references),
         )
     ]
     every = [run for members in runs.values() for run in members]
     if any(np.isfinite(run.error_curve.values).any() for run in every):
-        errors, (axes,) = canvas()
-        plot.model_errors(runs, axes)
         pictures.append(
-            Picture(
+            drawn(
                 "Model error over episodes",
-                errors,
                 "Sum over contexts, states and actions of the L1 distance between the estimated "
                 "and the true distribution of what follows, up to relabelling. It should fall; "
                 "episodes at which the number of contexts was wrong have no error and are left "
                 "out." + spread,
+                lambda axes: plot.model_errors(runs, axes),
             )
         )
     return Section("How learning went", "", pictures=pictures)
