@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
     from latentmdp.logs import Logs
 
 
-def completed(*names: str, help: str = "") -> Any:
-    """An option for which a shell offers these names."""
+def completed(
+    names: Callable[[], Iterable[str]], info: Callable[..., Any] = typer.Option, **settings: Any
+) -> Any:
+    """An option, or another `info` of typer, for which a shell offers names, made when needed."""
 
     def complete(incomplete: str) -> list[str]:
-        return [name for name in names if name.startswith(incomplete)]
+        return [name for name in names() if name.startswith(incomplete)]
 
-    return typer.Option(help=help, autocompletion=complete)
+    return info(autocompletion=complete, **settings)
 
 
 def existing_file(metavar: str, help: str = "", or_folder: bool = False) -> Any:
@@ -96,7 +98,9 @@ RewardModel = Annotated[
 ]
 PolicyName = Annotated[
     str,
-    completed("uniform", *PLANNERS, help="`uniform`, a planner's name (`qmdp`), or a file."),
+    completed(
+        lambda: ["uniform", *PLANNERS], help="`uniform`, a planner's name (`qmdp`), or a file."
+    ),
 ]
 TimeLimit = Annotated[float | None, typer.Option(min=0.0, help="Seconds a planner may take.")]
 Plot = Annotated[

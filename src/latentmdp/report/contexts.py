@@ -17,7 +17,6 @@ from latentmdp._util import (
     Integers,
     Worded,
     band,
-    canvas,
     legend,
 )
 from latentmdp.belief import posterior
@@ -29,7 +28,7 @@ from latentmdp.report.page import Picture, context_labels, drawn
 from latentmdp.simulation import simulate
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 
 def assignment(fit: Fit, logs: Logs) -> dict[str, Any]:
@@ -121,9 +120,8 @@ def growth(
     return np.asarray(np.take_along_axis(along, true[:, None, None], axis=2)[..., 0])
 
 
-def growth_figure(curves: dict[str, Floats]) -> Figure:
+def draw_growth(axes: Axes, curves: dict[str, Floats]) -> None:
     """Mean belief in the true context along an episode, with the middle 80% of episodes."""
-    figure, (axes,) = canvas()
     for i, (name, values) in enumerate(curves.items()):
         spread = tuple(np.quantile(values, (0.1, 0.9), axis=0))
         band(axes, np.arange(values.shape[1]), values, COLOURS[i], name, spread=spread)
@@ -131,4 +129,3 @@ def growth_figure(curves: dict[str, Floats]) -> Figure:
     axes.set(xlabel="steps taken in the episode", ylabel="belief in the true context")
     axes.set_ylim(0.0, 1.02)
     legend(axes, columns=1)
-    return figure

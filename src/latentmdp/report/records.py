@@ -47,11 +47,6 @@ class Record:
         return f"{method}, contexts {settings['contexts']}" if "contexts" in settings else method
 
     @property
-    def seed(self) -> int | None:
-        """The seed as it was given; None if it was not a number."""
-        return self.run.settings.get("seed")
-
-    @property
     def shared_settings(self) -> dict[str, Any]:
         """The settings but for the seed and the world."""
         return {name: v for name, v in self.run.settings.items() if name not in _NOT_SHARED}
@@ -107,20 +102,16 @@ def filled(model: LatentMDP) -> LatentMDP:
 
 def runs_section(groups: Groups, grouped_by: str = "method") -> Section:
     """One row per run, with what its group is called."""
-    rows = [
-        (
-            *(r.name, name, r.run.n_episodes, r.seed, r.run.trailing_return(), r.run.value),
-            *(float(r.run.returns.mean()), r.run.seconds),
-        )
-        for name, records in groups.items()
-        for r in records
-    ]
+    rows: list[tuple[Any, ...]] = []
+    for name, records in groups.items():
+        for r in records:
+            run, seed = r.run, r.run.settings.get("seed")
+            earned = (run.trailing_return(), run.value, float(run.returns.mean()))
+            rows.append((r.name, name, run.n_episodes, seed, *earned, run.seconds))
+    columns = ("value of the policy", "mean return", "seconds")
     table = Table(
         "Runs",
-        (
-            *("run", grouped_by, "episodes", "seed", "return at the end"),
-            *("value of the policy", "mean return", "seconds"),
-        ),
+        ("run", grouped_by, "episodes", "seed", "return at the end", *columns),
         rows,
         "Returns are per episode; at the end: over the last tenth of the episodes. The value of "
         "the policy is from episodes of its own that nothing was learned from, with a 95 % "
