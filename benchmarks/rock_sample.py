@@ -5,10 +5,11 @@ A problem is the size of the grid and the number of rocks. (7, 8) has the publis
 the others draw their rocks by `--seed`; discount .95, no end.
 
 HSVI plans `lm.make("rock-sample", ...)` in a process of its own, whose peak resident size is given.
+With `--cpu` it has one thread and its seconds are those of the processor.
 SARSOP (its `pomdpsol`, one thread) gets the problem in its own form, not our export: a .pomdpx file
 where the rover's cell is observed, each rock is a hidden variable that turns bad when sampled, and
 the sensor is an observation. A move that is forbidden there costs 100 and leads nowhere. Its
-seconds are those it prints, without loading the file.
+seconds are those it prints, of the processor, without loading the file.
 
 Gaps are (upper - lower) / lower. Results are kept in `--out`, and what is in it is not done again.
 """
@@ -159,7 +160,7 @@ def _table(
 
 
 def plan_with_hsvi(
-    problem: tuple[int, int], seed: int, seconds: float, threads: int | None
+    problem: tuple[int, int], seed: int, seconds: float, threads: int | None, cpu: bool
 ) -> dict[str, Any] | None:
     size, k = problem
     build = partial(
@@ -171,7 +172,7 @@ def plan_with_hsvi(
         discount=DISCOUNT,
     )
     with child() as plan_there:
-        planned = plan_there(build, seed, seconds, threads)
+        planned = plan_there(build, seed, seconds, threads, cpu)
     return None if planned is None else vars(planned)
 
 
@@ -227,6 +228,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, help="of HSVI; all cores by default")
+    parser.add_argument("--cpu", action="store_true", help="seconds of the processor, one thread")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--sarsop", help="the program pomdpsol, to be compared with")
     given = parser.parse_args()
@@ -235,7 +237,8 @@ def main() -> None:
         sizes = {tuple(map(int, text.split(","))) for text in given.only}
         wanted = [problem for problem in PROBLEMS if problem in sizes]
     kept = json.loads(given.out.read_text()) if given.out and given.out.is_file() else []
-    planners = {"HSVI": partial(plan_with_hsvi, threads=given.threads)}
+    threads = 1 if given.cpu else given.threads
+    planners = {"HSVI": partial(plan_with_hsvi, threads=threads, cpu=given.cpu)}
     if given.sarsop is not None:
         planners["SARSOP"] = partial(plan_with_sarsop, program=given.sarsop)
     for problem in wanted:

@@ -28,6 +28,7 @@ OWN = {
 OTHER = {
     "Bayes' rule": {
         "deterministic/algorithm5.py: Explorer.needed_tries": "a bound on missed chances",
+        "estimation/clustering.py: _embedded": "innovations in units of their noise",
         "estimation/em.py: _m_step": "the share of a context in all episodes",
         "estimation/likelihood.py: MixtureLikelihood.mixed": "first states mixed with the pooled",
         "instances/separated.py: _separated_rows": "the interval of a mixing weight",
@@ -67,7 +68,6 @@ OTHER = {
         "io/pomdpx.py: _FactoredFile.pomdp": "sums of a file's probabilities",
         "io/pomdpx.py: _FactoredFile._steps": "sums of a file's probabilities",
         "logs/base.py: Logs._amounts": "sums of amounts, not counts",
-        "logs/trajectories.py: Trajectories.deduplicate_with_inverse": "sums of multiplicities",
         "offline/off_policy.py: _fitted": "moments of a regression",
         "offline/off_policy.py: policy_by_context": "by time as well as by cell",
         "offline/warnings.py: _varied": "individuals, by state",

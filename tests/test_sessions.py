@@ -5,6 +5,7 @@ import pytest
 from models import random_alpha_policy, random_model
 
 import latentmdp as lm
+from latentmdp import testing
 from latentmdp.sessions import SessionError
 
 
@@ -47,6 +48,23 @@ def test_markov_and_stochastic_policies_have_sessions_too() -> None:
     assert abs(coin.act().mean() - 0.5) < 5 * 0.005
     with pytest.raises(ValueError, match="UniformPolicy needs model="):
         lm.UniformPolicy().session()
+
+
+def test_rewards_are_equal_up_to_rounding() -> None:
+    """What a model calls .3 is paid as .1 + .2, or as a number of 32 bits."""
+    model = testing.random_model(0, horizon=5, reward_values=(0.3, -1.0, 7.0, 0.0))
+    followed = []
+    for paid in ([0.3, 7.0, 0.0], [0.1 + 0.2, np.float32(7.0000002), 1e-13]):
+        session = lm.QMDP().plan(model).policy.session()
+        session.observe(0)
+        for reward in paid:
+            session.act()
+            session.observe(1, float(reward))
+        followed.append(session.beliefs)
+    np.testing.assert_array_equal(*followed)
+    session.act()
+    with pytest.raises(ValueError, match=r"is 0\.3001: not one of"):
+        session.observe(1, 0.3001)
 
 
 def test_misuse_is_refused_and_loses_nothing() -> None:

@@ -50,12 +50,15 @@ from latentmdp._util import (
 from latentmdp.errors import ModelError
 from latentmdp.outcomes import (
     Outcomes,
+    RowRewards,
     RunInBlocks,
+    at_once,
     check_outcomes,
     dense_joint,
     dense_rewards,
     dense_transitions,
     distinct_amounts,
+    numbered,
     outcomes_from_arrays,
     outcomes_from_entries,
     outcomes_from_matrices,
@@ -116,7 +119,6 @@ class LatentMDP(Factual, Fielded):
     weights: Floats
     horizon: int | None
     discount: float
-    bonus: Floats | None
     initial_bonus: Floats | None
     allowed: Flags
     context_names: tuple[str, ...] | None
@@ -125,6 +127,7 @@ class LatentMDP(Factual, Fielded):
     reward_edges: Floats | None
     allow_unvisited: bool
     _table_rewards: RewardModel | None
+    _hidden: RowRewards  # in place of `bonus`, where equal vectors are kept once
 
     def __init__(
         self,
@@ -439,8 +442,11 @@ class LatentMDP(Factual, Fielded):
 
         Learners need it: rows of an optimistic model may sum to less than one.
         """
-        self = cls.__new__(cls)
-        arrays.store(self, {**like._content(), **fields})
+        self, content = cls.__new__(cls), like._content()
+        for one, other in (("bonus", "_hidden"), ("_hidden", "bonus")):
+            if one in fields:
+                content.pop(other, None)
+        arrays.store(self, {**content, **fields})
         return self
 
     def __setattr__(self, name: str, *value: object) -> None:
@@ -553,8 +559,36 @@ class LatentMDP(Factual, Fielded):
             return np.einsum("msan,msan->msa", self.transitions, given_next)
         return self.reward_probs @ self.reward_values
 
+    @cached_property
+    def bonus(self) -> Floats | None:
+        """R^hid, (M, S, A); made on demand where equal vectors are kept once."""
+        return arrays.frozen(self._hidden.dense(self.n_states))
+
+    @property
+    def has_bonus(self) -> bool:
+        """Whether there is a bonus."""
+        return "_hidden" in vars(self) or self.bonus is not None
+
+    def row_rewards(self, run: RunInBlocks | None = None) -> RowRewards:
+        """The `planning_rewards` of the rows s A + a, equal vectors kept once."""
+        from latentmdp._kernels import tables
+
+        table = self.tabulate(run)
+        # Rows with the same outcomes but for where they lead earn the same.
+        outcomes = table.pattern * np.int64(self.n_rewards) + table.reward
+        pattern, first = numbered(table.starts, outcomes)
+        distinct = np.zeros((first.size, self.n_contexts))
+        (run or at_once)(tables.row_rewards, first.size, table, first, self.reward_values, distinct)
+        seen = RowRewards(distinct, pattern)
+        if "_hidden" in vars(self):
+            return seen.plus(self._hidden).shared()
+        total = seen if self.bonus is None else seen.plus(RowRewards.each(self.bonus))
+        return total.shared()
+
     def planning_rewards(self) -> Floats:
         """Mean rewards plus the hidden bonus: what a planner maximises, shape (M, S, A)."""
+        if "_hidden" in vars(self):
+            return self.row_rewards().dense(self.n_states)
         means = self.mean_rewards()
         return means if self.bonus is None else means + self.bonus
 
@@ -842,7 +876,9 @@ class LatentMDP(Factual, Fielded):
     def _content(self) -> dict[str, Any]:
         """What was stored when the model was made, without what was derived since."""
         names = ("outcomes",) if self.is_table else ("transitions", "reward_probs")
-        others = ("reward_values", "allowed", "_table_rewards", *_OTHERS)
+        others = {"reward_values", "allowed", "_table_rewards", *_OTHERS}
+        if "_hidden" in vars(self):  # the dense form was made of it
+            others = others - {"bonus"} | {"_hidden"}
         return {name: self.__dict__[name] for name in (*names, *others)}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -876,7 +912,7 @@ class LatentMDP(Factual, Fielded):
     def __repr__(self) -> str:
         values = ", ".join(f"{value:g}" for value in self.reward_values[:4])
         more = ", ..." if self.n_rewards > 4 else ""
-        hidden = ", bonus" if self.bonus is not None or self.initial_bonus is not None else ""
+        hidden = ", bonus" if self.has_bonus or self.initial_bonus is not None else ""
         discount = "" if self.discount == 1.0 else f", discount={self.discount:g}"
         return (
             f"LatentMDP(contexts={self.n_contexts}, states={self.n_states}, "

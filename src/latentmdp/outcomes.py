@@ -39,6 +39,7 @@ from latentmdp._util import (
 
 __all__ = [
     "Outcomes",
+    "RowRewards",
     "RunInBlocks",
     "at_once",
     "check_outcomes",
@@ -91,10 +92,7 @@ class Outcomes(NamedTuple):
 
     def shared(self) -> Outcomes:
         """The same table, equal vectors kept once, in the order of the first outcomes with them."""
-        vectors = self.distinct.view(np.uint64).reshape(-1)
-        number, first = numbered(
-            np.arange(len(self.distinct) + 1) * self.distinct.shape[1], vectors
-        )
+        number, first = _equal(self.distinct)
         used, begins = numbered(np.arange(self.size + 1), number[self.pattern])
         kept = first[number[self.pattern[begins]]]
         every = np.array_equal(kept, np.arange(len(self.distinct)))
@@ -222,6 +220,37 @@ class Outcomes(NamedTuple):
         return table.frozen(), position[leader]
 
 
+class RowRewards(NamedTuple):
+    """What the rows s A + a earn in every context, by the vectors that occur."""
+
+    distinct: Floats  # (Q, M)
+    pattern: Integers  # (S A,): which of them each row has
+
+    @classmethod
+    def each(cls, rewards: Floats) -> RowRewards:
+        """Every row of dense rewards (M, S, A) with a vector of its own."""
+        rows = np.moveaxis(rewards, 0, -1).reshape(-1, len(rewards))
+        return cls(rows, np.arange(len(rows)))
+
+    def dense(self, n_states: int) -> Floats:
+        """The rewards as an array (M, S, A); refused where it would not fit into memory."""
+        rows, M = self.pattern.size, self.distinct.shape[1]
+        require_memory(8.0 * rows * M, f"rewards of {rows:,} rows in {M:,} contexts")
+        return np.take(self.distinct.T, self.pattern, axis=1).reshape(M, n_states, -1)
+
+    def plus(self, other: RowRewards) -> RowRewards:
+        """The sums of both."""
+        codes = self.pattern * len(other.distinct) + other.pattern
+        _, first, pattern = np.unique(codes, return_index=True, return_inverse=True)
+        parts = (part.distinct[part.pattern[first]] for part in (self, other))
+        return RowRewards(np.add(*parts), pattern.ravel())
+
+    def shared(self) -> RowRewards:
+        """The same rewards, equal vectors kept once."""
+        number, first = _equal(self.distinct)
+        return RowRewards(self.distinct[first], number[self.pattern])
+
+
 RunInBlocks = Callable[..., None]
 """Called with (kernel, total, *arguments): calls kernel(start, stop, *arguments) for blocks that
 make up range(total), see `latentmdp.engines.threads`."""
@@ -245,6 +274,12 @@ def numbered(starts: Integers, values: Any) -> tuple[Integers, Integers]:
     runs_of = (read_only(starts), read_only(values.astype(np.uint64, copy=False)))
     count = tables.number_runs(*runs_of, slots, number, first)
     return number, first[:count]
+
+
+def _equal(vectors: Floats) -> tuple[Integers, Integers]:
+    """Numbers of vectors (n, M), equal ones alike, in the order they come, and their firsts."""
+    values = np.ascontiguousarray(vectors).view(np.uint64).reshape(-1)
+    return numbered(np.arange(len(vectors) + 1) * vectors.shape[1], values)
 
 
 def outcomes_from_arrays(

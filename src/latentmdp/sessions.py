@@ -284,11 +284,10 @@ class BatchSession:
         if edges is not None:
             levels = np.searchsorted(edges, values, side="right")
             return np.where(missing, -1, levels)
-        if self.model.n_rewards == 1 and self.model.bonus is not None:
+        if self.model.n_rewards == 1 and self.model.has_bonus:
             return np.zeros(self.individuals, np.int64)
-        places = np.searchsorted(self._sorted_values, values)
-        places = np.minimum(places, self._sorted_values.size - 1)
-        unknown = (self._sorted_values[places] != values) & running & ~missing
+        places, equal = arrays.nearest(self._sorted_values, values)
+        unknown = ~equal & running & ~missing
         if unknown.any():
             worst = int(np.argmax(unknown))
             raise ValueError(

@@ -452,14 +452,12 @@ class SteppedWorld(World):
     def _met(self, reward: float) -> int:
         """The number of a reward that was not met before: of the one it is equal to, or a new one.
 
-        Equal up to rounding, of the numbers themselves or of what they were computed from. Once
-        rewards were found, a further one has its level, or counts as the nearest.
+        Once rewards were found, a further one has its level, or counts as the nearest.
         """
-        space = self.space
-        values = space.reward_array
-        nearest = int(np.argmin(np.abs(values - reward)))
-        size = max(abs(values[nearest]), 1e-6 * float(np.abs(values).max()))
-        if space.reward_edges is None and abs(values[nearest] - reward) <= 1e-6 * size:
+        space, order = self.space, np.argsort(self.space.reward_values)
+        place, equal = arrays.nearest(space.reward_array[order], reward)
+        nearest = int(order[place])
+        if space.reward_edges is None and equal:
             return nearest
         if not space.measured or not np.isfinite(reward):
             raise ValueError(
@@ -470,7 +468,7 @@ class SteppedWorld(World):
             return int(np.searchsorted(space.reward_edges, reward, side="right"))
         if self.finding_rewards:
             self.space = replace(space, reward_values=(*space.reward_values, reward))
-            return values.size
+            return space.n_rewards
         return nearest
 
     def find_rewards(self, amounts: Floats) -> None:

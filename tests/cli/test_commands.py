@@ -26,7 +26,11 @@ def test_every_instance_is_listed_with_its_arguments():
     found = run_json("list", "instances")["instances"]
     assert set(found) == {entry.name for entry in list_instances()}
     assert "--delta 0.5" in found["separated"]
-    assert "--reward-density" in run("list", "instances").stdout
+    listed = {entry["name"]: entry for entry in run_json("make", "--list")["instances"]}
+    assert set(listed) == set(found)
+    assert listed["separated"]["arguments"]["delta"] == 0.5
+    for command in (("list", "instances"), ("make", "--list")):
+        assert "--reward-density" in run(*command).stdout
 
 
 @pytest.mark.parametrize(
@@ -35,7 +39,7 @@ def test_every_instance_is_listed_with_its_arguments():
         (("make", "seperated"), "separated"),
         (("make", "separated", "--delt", "1"), "delta"),
         (("make", "separated", "--delta", "much"), "delta"),
-        (("make",), "instances"),
+        (("make",), "--list"),
         (("make", "--contexts", "3"), "name of an instance first"),
         (("make", "visitor", "more"), "unexpected 'more'"),
         (("make", "visitor", "--horizon", "3", "--horizon=4"), "given twice"),

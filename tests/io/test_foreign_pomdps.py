@@ -1,6 +1,7 @@
 """POMDPs of others: those that are latent MDPs are read as such, the others are told why not."""
 
 import itertools
+import pickle
 from contextlib import suppress
 
 import numpy as np
@@ -474,6 +475,23 @@ def test_a_rock_that_was_sampled_is_known(tmp_path):
     # What was sampled is as if it had been bad, so a search sees three cells and the end; in the
     # last cell the rock of the second, which is out of reach, does not matter.
     assert lump(model).problem.width.tolist() == [8, 8, 4, 1]
+
+
+def test_equal_rows_are_kept_once(tmp_path):
+    """What a factored problem pays and what follows, kept once, is the same as dense arrays say."""
+    model = load(tmp_path, rover(), ".pomdpx")
+    table, rewards = model.outcomes, model.row_rewards()
+    for distinct, pattern in ((table.distinct, table.pattern), rewards):
+        assert np.unique(distinct, axis=0).shape == distinct.shape
+        assert len(distinct) == pattern.max() + 1 < 40 < pattern.size
+    dense = model.replace(bonus=model.bonus)
+    assert dense == model
+    assert dense.fingerprint() == model.fingerprint()
+    np.testing.assert_array_equal(model.planning_rewards(), dense.planning_rewards())
+    np.testing.assert_array_equal(dense.row_rewards().dense(model.n_states), model.bonus)
+    again = pickle.loads(pickle.dumps(model))
+    assert again == model
+    assert repr(again) == repr(dense)
 
 
 def test_a_construction_that_is_too_large_is_refused(tmp_path):

@@ -266,6 +266,7 @@ def test_a_run_never_ends_below_its_random_episodes(episodes: int, tmp_path: Any
     assert isinstance(run.policy, lm.UniformPolicy)
     assert abs(run.value.mean - 4.5) < 5 * 0.35  # five standard errors of 20 episodes: 6e-7
     assert any("random actions are returned" in w or "earlier phase" in w for w in run.warnings)
+    assert any("not the latent MDP that was learned" in message for message in run.warnings)
     lm.save(run, tmp_path / "saved.npz")
     assert lm.load(tmp_path / "saved.npz") == run
     again = quick(world, episodes=episodes, checkpoint=tmp_path / "run.npz")

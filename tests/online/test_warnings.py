@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.logs import cell_counts
 from latentmdp.metrics import Interval, mean_return
-from latentmdp.online.warnings import learn_warnings, moving_context, told_apart
+from latentmdp.offline import outcome_warnings
+from latentmdp.online.warnings import learn_warnings, told_apart
+from latentmdp.worlds import from_callable
 
 
 def two_coins(bias: float = 0.9) -> lm.LatentMDP:
@@ -30,22 +31,31 @@ def moving_logs(change: float, episodes: int, seed: int) -> lm.Trajectories:
     return lm.Trajectories.from_arrays(np.zeros((episodes, H + 1), np.int64), actions, rewards)
 
 
-def fitted(logs: lm.Trajectories) -> tuple[lm.Fit, np.ndarray]:
-    fit = lm.EM(2, restarts=4).fit(logs, rng=0)
-    return fit, cell_counts(logs, ("state", "action"), shares=fit.responsibilities)
-
-
 @pytest.mark.parametrize(("change", "moves"), [(0.0, False), (0.2, True)])
 def test_a_context_that_moves_is_found_and_one_that_stays_is_not(change, moves) -> None:
     for seed in range(4):
-        fit, visits = fitted(moving_logs(change, 600, seed))
-        gain = moving_context(fit.model, visits, moving_logs(change, 300, 100 + seed))
-        assert (gain is not None) == moves
+        logs = moving_logs(change, 600, seed)
+        fit = lm.EM(2, restarts=4).fit(logs, rng=0)
+        assert bool(outcome_warnings(logs, fit.model, np.random.default_rng(0))) == moves
 
 
-def test_rows_that_nobody_knows_say_nothing_about_movement() -> None:
-    fit, visits = fitted(moving_logs(0.2, 600, 0))
-    assert moving_context(fit.model, 0.0 * visits, moving_logs(0.2, 300, 1)) is None
+def parity(rng: np.random.Generator):
+    """What pays alternates with time."""
+    time = [0]
+
+    def step(action: int) -> tuple[int, float]:
+        time[0] += 1
+        return 0, float(action == time[0] % 2)
+
+    return 0, step
+
+
+@pytest.mark.parametrize("n_contexts", [2, "auto"])
+@pytest.mark.filterwarnings("ignore::latentmdp.online.warnings.LearnWarning")
+def test_a_world_outside_the_class_is_told(n_contexts) -> None:
+    world = from_callable(parity, n_states=1, n_actions=2, horizon=10, reward_values=(0.0, 1.0))
+    run = lm.learn(world, n_contexts, 300, rng=0, planner=lm.QMDP())
+    assert any("not the latent MDP that was learned" in message for message in run.warnings)
 
 
 @pytest.mark.parametrize(
@@ -59,16 +69,17 @@ def test_rows_that_nobody_knows_say_nothing_about_movement() -> None:
 def test_what_the_model_promises_is_held_against_the_world(value, doubted) -> None:
     model = two_coins()
     logs = lm.simulate(model, lm.UniformPolicy(), 300, rng=0).without_contexts()
-    fit, visits = fitted(logs)
+    fit = lm.EM(2, restarts=4).fit(logs, rng=0)
     plan = lm.HSVI(gap=0.01).plan(model)
-    told = learn_warnings(plan, fit, visits, value, logs[:0])
+    told = learn_warnings(plan, fit, value, logs, np.random.default_rng(0))
     assert any("promises" in message for message in told) == doubted
     # A world that pays more than promised is not called a wrong model.
     assert any("the model is wrong" in message for message in told) == (value.high < 16.0)
 
 
 def test_labels_close_to_a_guess_are_doubted() -> None:
-    clear, _ = fitted(lm.simulate(two_coins(), lm.UniformPolicy(), 300, rng=0))
+    logs = lm.simulate(two_coins(), lm.UniformPolicy(), 300, rng=0)
+    clear = lm.EM(2, restarts=4).fit(logs.without_contexts(), rng=0)
     assert told_apart(clear) > 0.8
     even = np.full((300, 2), 0.5)
     blurred = lm.Fit(two_coins(), even, 0.0, True)

@@ -211,7 +211,7 @@ def test_what_is_reached_surely_needs_no_search(seed):
     found = quotient(goal, 2.0**30)
     assert (found.sure is not None) == lm.theory.almost_surely(model, S - 1).holds == (seed != 23)
     if found.sure is not None:
-        np.testing.assert_allclose(lm.evaluate(goal, found.sure).by_context, 1.0, atol=1e-9)
+        np.testing.assert_allclose(lm.evaluate(goal, found.sure[0]).by_context, 1.0, atol=1e-9)
         plan = lm.HSVI(threads=1).plan(goal)
         assert plan.lower >= 1.0 - 1e-12  # a certificate leaves room for rounding
         assert (plan.upper, plan.n_iter) == (1.0, 0)

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from latentmdp._kernels.alias import alias_draw, alias_tables, draw_entry, ragged_alias_tables
     from latentmdp._kernels.belief import (
         AWAKE,
-        LEVEL,
-        MANTISSA,
         Filter,
         cell,
         find_outcome,

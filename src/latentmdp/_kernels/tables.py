@@ -100,3 +100,13 @@ def number_runs(starts, values, slots, number, first):
             count += 1
         number[i] = slots[slot]
     return count
+
+
+@njit(cache=True, nogil=True)
+def row_rewards(start, stop, table, rows, values, out):
+    """Add to out[i] (M,) the mean reward of row rows[i] in every context, for i = start..stop-1."""
+    for i in range(start, stop):
+        for k in range(table.starts[rows[i]], table.starts[rows[i] + 1]):
+            value = values[table.reward[k]]
+            for m in range(out.shape[1]):
+                out[i, m] += value * table.distinct[table.pattern[k], m]

@@ -209,3 +209,17 @@ def same_content(first: Any, second: Any) -> bool:
     if isinstance(first, float) and first != first:
         return bool(second != second)
     return bool(first == second)
+
+
+def nearest(values: Floats, amounts: ArrayLike) -> tuple[Integers, Flags]:
+    """The index of the value nearest to each amount, and whether the two are equal to rounding.
+
+    That is the rounding of the numbers themselves, relative 1e-6 as of those that were once 32 bits
+    wide, or of larger ones that they were computed from. `values` must rise.
+    """
+    given = np.asarray(amounts, np.float64)
+    above = np.minimum(np.searchsorted(values, given), values.size - 1)
+    below = np.maximum(above - 1, 0)
+    index = np.where(np.abs(values[below] - given) <= np.abs(values[above] - given), below, above)
+    size = np.maximum(np.abs(values[index]), 1e-6 * np.abs(values).max())
+    return index, np.abs(values[index] - given) <= 1e-6 * size

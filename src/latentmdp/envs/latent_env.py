@@ -14,10 +14,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
-from latentmdp._util import names
 from latentmdp.model import LatentMDP
+from latentmdp.worlds import ModelWorld
 
 
 class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
@@ -64,6 +63,7 @@ class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
         self.reward_values = tuple(model.reward_values.tolist())
         self.horizon = model.horizon
         self.allowed = None if model.all_allowed else model.allowed
+        self._world = ModelWorld(model)
         self._text = ""
         self._over = True
 
@@ -72,12 +72,12 @@ class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
     ) -> tuple[np.int64, dict[str, Any]]:
         """Start an episode; options={"context": m} chooses the context instead of drawing it."""
         super().reset(seed=seed)
-        model = self.model
-        context = self._draw(np.cumsum(model.weights))
-        self._context = int((options or {}).get("context", context))
-        if not 0 <= self._context < model.n_contexts:
-            raise ValueError(f"context must lie in [0, {model.n_contexts}), got {self._context}")
-        self._state = self._draw(np.cumsum(model.initial[self._context]))
+        world, model, context = self._world, self.model, (options or {}).get("context")
+        if context is not None and not 0 <= int(context) < model.n_contexts:
+            raise ValueError(f"context must lie in [0, {model.n_contexts}), got {context}")
+        world.given_context = None if context is None else int(context)
+        self._state = world.begin(int(self.np_random.integers(1 << 63)), 0)
+        self._context = world.context()
         self._t, self._over = 0, bool(model.terminal[self._state])
         self._text = f"start in {self._name(self._state, model.state_names)}"
         return np.int64(self._state), self._info()
@@ -89,15 +89,9 @@ class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
         if self._over:
             raise gymnasium.error.ResetNeeded("the episode is over: call reset()")
         model, s, a = self.model, self._state, int(action)
-        if not model.allowed[s, a]:
-            raise ValueError(names.forbidden(s, a, model))
-        table = model.outcomes
-        begin, end = table.starts[s * model.n_actions + a : s * model.n_actions + a + 2]
-        k = begin + self._draw(np.cumsum(table.distinct[table.pattern[begin:end], self._context]))
-        self._state = int(table.next_state[k])
+        self._state, z, terminated, *_ = self._world.step(a)
         self._t += 1
-        reward = float(model.reward_values[table.reward[k]])
-        terminated = bool(model.terminal[self._state])
+        reward = float(model.reward_values[z])
         truncated = self._t == model.horizon and not terminated
         self._over = terminated or truncated
         self._text = (
@@ -116,11 +110,6 @@ class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
     def render(self) -> str | None:
         """What happened in the last step, as text."""
         return self._text if self.render_mode == "ansi" else None
-
-    def _draw(self, cumulative: NDArray[np.float64]) -> int:
-        # Searching to the right skips outcomes of probability zero, whose edges coincide.
-        index = np.searchsorted(cumulative, self.np_random.random() * cumulative[-1], side="right")
-        return int(min(index, cumulative.size - 1))
 
     @staticmethod
     def _name(index: int, labels: tuple[str, ...] | None) -> str:

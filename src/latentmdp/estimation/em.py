@@ -339,8 +339,8 @@ class EM:
     ) -> float:
         """The least adjusted Rand index between the groups and others that are about as good.
 
-        Those of other ends of the climb, the best first, and those at the farthest strengths that
-        predict as well; as good is within `NOISE`.
+        Those of other ends of the climb within `NOISE` of the best, and those at the farthest
+        strengths that predict individuals left out as well, within two standard errors.
         """
         if self.n_contexts == 1:
             return 1.0
@@ -349,11 +349,13 @@ class EM:
         rivals = [one.point for one, less in zip(ends, below) if loose < less < NOISE]
         groups = [[problem.labels(likelihood, point) for point in (ends[0].point, *rivals)]]
         if scores is not None:
-            good = [k for k in scores.totals if scores(k) > scores(decided) - NOISE]
+            best = scores.candidate(decided).scores
+            losses = {k: scores.folds.gain(best, c.scores) for k, c in scores.candidates.items()}
+            good = [k for k, loss in losses.items() if not loss.clear(2.0)]  # standard errors
             farthest = max([decided, *good], key=lambda k: distance(k, decided))
             groups.append(
                 [
-                    problem.labels(likelihood.with_pseudo_counts(k), scores.points[k][0])
+                    problem.labels(likelihood.with_pseudo_counts(k), scores.candidate(k).points[0])
                     for k in (decided, farthest)
                 ]
             )

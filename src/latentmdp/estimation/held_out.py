@@ -156,8 +156,8 @@ class HeldOut:
         Those of which it is to be decided whether contexts share them.
     fixed
         The strengths of what is not shared; searched for by default.
-    points, totals
-        By strengths, the folds' estimates and the scores so far.
+    candidates
+        Those fitted so far, by strengths.
     """
 
     folds: Folds
@@ -166,42 +166,37 @@ class HeldOut:
     climb: Climb
     open_parts: tuple[Part, ...] = ()
     fixed: PseudoCounts | None = None
-    points: dict[PseudoCounts, list[Parameters]] = field(default_factory=dict)
-    totals: dict[PseudoCounts, float] = field(default_factory=dict)
+    candidates: dict[PseudoCounts, Candidate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.trains = [train.with_contexts(self.n_contexts) for train in self.folds.trains]
 
     def __call__(self, strengths: PseudoCounts) -> float:
         """The log-likelihood of all individuals left out."""
-        if strengths not in self.totals:
-            points, total = [], 0.0
+        return float(self.candidate(strengths).scores @ self.folds.weights)
+
+    def candidate(self, strengths: PseudoCounts) -> Candidate:
+        """The estimates at some strengths, and the scores of all individuals."""
+        if strengths not in self.candidates:
+            points: list[Parameters] = []
+            scores: list[Floats] = []
             for k, (train, test) in enumerate(zip(self.trains, self.folds.tests)):
                 likelihood = train.with_pseudo_counts(strengths)
                 points.append(self.climb(likelihood, likelihood.mixed(self._start(strengths, k))))
-                total += likelihood.held_out(points[-1], test)
-            self.points[strengths], self.totals[strengths] = points, total
-        return self.totals[strengths]
+                scores += likelihood.held_out(points[-1], test)
+            self.candidates[strengths] = Candidate(
+                self.n_contexts, strengths, points, self.folds.individuals(scores)
+            )
+        return self.candidates[strengths]
 
     def _start(self, strengths: PseudoCounts, fold: int) -> Parameters:
         """Where to climb from: the start for these strengths, or the nearest estimate."""
         starts = self.starts[fold]
         if strengths in starts:
             return starts[strengths]
-        nearest = min((*self.points, *starts), key=lambda other: distance(other, strengths))
-        return self.points[nearest][fold] if nearest in self.points else starts[nearest]
-
-    def candidate(self, strengths: PseudoCounts) -> Candidate:
-        """The estimates at some strengths, and the scores of all individuals."""
-        self(strengths)
-        scores = [
-            score
-            for train, test, point in zip(self.trains, self.folds.tests, self.points[strengths])
-            for score in train.with_pseudo_counts(strengths).held_out_by_episode(point, test)
-        ]
-        return Candidate(
-            self.n_contexts, strengths, self.points[strengths], self.folds.individuals(scores)
-        )
+        nearest = min((*self.candidates, *starts), key=lambda other: distance(other, strengths))
+        known = self.candidates.get(nearest)
+        return starts[nearest] if known is None else known.points[fold]
 
     def best(self) -> PseudoCounts:
         """The strengths with the best score, from the best of the starts on."""
@@ -230,7 +225,7 @@ class HeldOut:
         for part in self.open_parts:
             less = more = strengths
             if np.isinf(strengths.of(part)):
-                tried = [e for e in self.totals if np.isfinite(e.of(part))]
+                tried = [e for e in self.candidates if np.isfinite(e.of(part))]
                 alike = [e for e in tried if e.but(part, np.inf) == strengths]
                 more = max(alike, key=self, default=self._opened(strengths, part)[0])
             else:
@@ -254,7 +249,7 @@ class HeldOut:
             stronger = _multiplied(best, parts, factor)
             if self(stronger) < max(self(best), self(stronger)) - NOISE:
                 break
-        best = max(self.totals, key=self)
+        best = max(self.candidates, key=self)
         for factor in (16.0, 4.0, 2.0):
             best = self._better(best, self._finite(best), factor)
         return best

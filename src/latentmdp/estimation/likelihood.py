@@ -382,12 +382,11 @@ class MixtureLikelihood:
                 weights = np.vstack([average, np.zeros_like(weights[1:])])
         return (*blocks, initial, weights)
 
-    def held_out(self, parameters: Parameters, test: Episodes) -> float:
-        """Log-likelihood of other episodes; cells that these episodes never show count as one."""
-        return test.expected_counts(*self._tables_for_others(parameters), self.engine)[1]
+    def held_out(self, parameters: Parameters, test: Episodes) -> list[Floats]:
+        """Log-likelihood of each merged episode of others, group by group.
 
-    def held_out_by_episode(self, parameters: Parameters, test: Episodes) -> list[Floats]:
-        """The same for each merged episode, group by group."""
+        Cells that these episodes never show count as one.
+        """
         return test.log_evidence(*self._tables_for_others(parameters))
 
     def held_out_actions(self, parameters: Parameters, test: Episodes) -> list[Floats]:

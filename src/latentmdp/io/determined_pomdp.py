@@ -27,7 +27,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,10 @@ from numpy.typing import NDArray
 from latentmdp._util import Flags, Floats, Integers, require_memory, segments
 from latentmdp.errors import FormatError, ModelError
 from latentmdp.model import LatentMDP
-from latentmdp.outcomes import Outcomes
+from latentmdp.outcomes import Outcomes, RowRewards
+
+if TYPE_CHECKING:
+    from latentmdp.io.kernels import Vectors
 
 MAX_EVENTS = 5_000_000
 """What can happen in a file's problem, at most: (x, a, x', o) with a probability above zero."""
@@ -443,7 +446,7 @@ def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
     nodes = _with_one_end(problem, nodes, terminal)
     reached, entered = _reached_nodes(nodes, node)
     # A state is a node, or a node and the sight that came with it; -1: none came.
-    came = np.where(nodes.split[nodes.target], nodes.seen, -1)
+    came = np.where((nodes.split & ~terminal)[nodes.target], nodes.seen, -1)
     live = reached[node] & ~terminal[node]
     keys = np.stack(
         [np.append(nodes.first, nodes.target[live]), np.append(nodes.first * 0 - 1, came[live])]
@@ -464,22 +467,24 @@ def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
     _, position = segments(of_row, copied)
     group, weights, initial, share, mixed_as = _groups(problem, nodes, reached, entered)
     G = weights.size
-    require_memory(
-        8.0 * G * (float(starts[-1]) + float(S) * A),
-        f"a latent MDP of {G:,} contexts, {S:,} states and {starts[-1]:,} outcomes",
-    )
-    probs, bonus = np.zeros((int(starts[-1]), G)), np.zeros((G, S, A))
+    pattern, pay = np.empty(position.size, np.int32), np.empty(S * A, np.int64)
+    require_memory(8.0 * G * S, f"a latent MDP of {G:,} contexts and {S:,} states")
     members = np.argsort(group, kind="stable")
-    kernels.fill_rows(
+    where, widest = np.empty(problem.sights.shape[1], np.int64), int(np.diff(starts).max(initial=1))
+    chances, earned, done = _room(A * widest, G), _room(A, G), 0
+    rows = (
         A, problem.starts, problem.sight, events.probability, events.reward, nodes.vectors,
         nodes.row_starts, nodes.seen, place, mixed_as, share, members,
         np.searchsorted(group[members], np.arange(G + 1)), np.ascontiguousarray(pairs[0]), starts,
-        probs, bonus, np.empty(problem.sights.shape[1], np.int64),
     )  # fmt: skip
+    while (done := kernels.fill_rows(*rows, chances, pattern, earned, pay, where, done)) < S:
+        chances, earned = _room(A * widest, G, chances), _room(A, G, earned)
     begin = np.zeros((G, S))
     begin[:, number.ravel()[: nodes.first.size]] = initial
     next_state = arrival[order][new][position].astype(np.int32)
-    table = Outcomes.each(starts, next_state, np.zeros(position.size, np.int32), probs)
+    distinct, rewards = (part.known[: part.size[0]].copy() for part in (chances, earned))
+    unseen = np.zeros(position.size, np.int32)
+    table = Outcomes(starts, next_state, unseen, distinct, pattern)
     allowed = counts[pairs[0]] > 0
     others = {
         "horizon": horizon,
@@ -490,16 +495,28 @@ def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
         "action_names": distinct_names(pomdp.action_names),
         "state_names": _state_names(problem, nodes, pairs, live),
     }
-    # Table and bonus are right by construction, and as large as may be: no copies are made.
-    model = LatentMDP._of_table(
-        table.shared().frozen(), allowed, np.zeros(1), "state-action", others
-    )
-    model = LatentMDP._trusted(model, bonus=bonus)
+    # Table and bonus are right by construction.
+    model = LatentMDP._of_table(table.frozen(), allowed, np.zeros(1), "state-action", others)
+    model = LatentMDP._trusted(model, _hidden=RowRewards(rewards, pay))
     try:
         model.require_bounded_total()
     except ModelError as error:
         raise FormatError(f"{error}; load(path, horizon=...) gives it an end") from None
     return model
+
+
+def _room(least: int, G: int, old: Vectors | None = None) -> Vectors:
+    """Distinct vectors with room for at least so many more, and twice what there was."""
+    from latentmdp.io import kernels
+
+    size = 0 if old is None else int(old.size[0])
+    room = max(2 * size, size + least, 64)
+    require_memory(8.0 * G * room, f"the probabilities of {G:,} contexts")
+    slots = np.full(4 * room, -1, np.int32)
+    vectors = kernels.Vectors(np.empty((room, G)), slots, np.zeros(1, np.int64))
+    if old is not None:
+        kernels.enter(old.known[:size], vectors)
+    return vectors
 
 
 def _reached_nodes(nodes: _Nodes, node: Integers) -> tuple[Flags, Flags]:

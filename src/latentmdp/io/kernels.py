@@ -10,6 +10,8 @@ and a sight that was ever met, the node that stands for it. A node only gains co
 any, so that it stands for the vector for ever.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -284,32 +286,79 @@ def join_contexts(columns, group):
     return count
 
 
+class Vectors(NamedTuple):
+    """Distinct vectors, with room for more."""
+
+    known: Any  # (room, G)
+    slots: Any  # (4 room,): open-addressed table of their numbers, -1 where a slot is empty
+    size: Any  # (1,): how many there are
+
+
+@njit(cache=True)
+def _number(vector, vectors):
+    """The number of a vector among those known, where it is entered if it is new."""
+    code = np.uint64(1)
+    for x in vector.view(np.uint64):
+        code = (code ^ x) * np.uint64(0xBF58476D1CE4E5B9)
+        code ^= code >> np.uint64(29)
+    slot = code % np.uint64(vectors.slots.size)
+    while vectors.slots[slot] >= 0:
+        known = vectors.known[vectors.slots[slot]]
+        same = True
+        for g in range(vector.size):
+            if known[g] != vector[g]:
+                same = False
+                break
+        if same:
+            return vectors.slots[slot]
+        slot = (slot + np.uint64(1)) % np.uint64(vectors.slots.size)
+    vectors.slots[slot] = vectors.size[0]
+    vectors.known[vectors.size[0]] = vector
+    vectors.size[0] += 1
+    return vectors.slots[slot]
+
+
+@njit(cache=True)
+def enter(some, vectors):
+    """Enter vectors (n, G)."""
+    for i in range(some.shape[0]):
+        _number(some[i], vectors)
+
+
 @njit(cache=True)
 def fill_rows(
     A, starts, sight, probability, paid, vectors, row_starts, seen_by_row, place, mixed_as, share,
-    members, member_starts, node_of_state, outcome_starts, probs, bonus, where,
+    members, member_starts, node_of_state, outcome_starts, chances, pattern, earned, pay, where, s,
 ):  # fmt: skip
-    """Fill the table of outcomes and the mean rewards, by state and group of contexts.
+    """Number the probabilities of outcomes and the mean rewards of rows, by group of contexts.
+
+    Fills pattern (n,) and pay (S A,) from state s on with numbers among `chances` and `earned`
+    (`Vectors`); returns the state at which one of them has no more room, or S.
 
     `place` says which outcome of its row a sight is. A group does what its first member does that
     is in the node; in a node with a row of `share` (k, M), mixed_as[i] >= 0, what its members do,
-    mixed by that row. A group that cannot be there does what the first does that can. `probs`
-    (n, G) and `bonus` (G, S, A) are 0 before; `where` has room for every sight.
+    mixed by that row. A group that cannot be there does what the first does that can. `where` has
+    room for every sight.
     """
-    G = member_starts.size - 1
+    G, widest = member_starts.size - 1, 1
+    for row in range(outcome_starts.size - 1):
+        widest = max(widest, outcome_starts[row + 1] - outcome_starts[row])
     total, only = np.empty(G), np.empty(G, np.int64)
-    paid_here = np.empty((A, G))  # written to `bonus` at once: its contexts lie far apart
-    for s in range(node_of_state.size):
+    paid_here, probs = np.empty(G), np.empty((widest, G))
+    while s < node_of_state.size:
         i = node_of_state[s]
         if s > 0 and node_of_state[s - 1] == i:  # the same node after another sight
             begin, end = outcome_starts[s * A], outcome_starts[(s + 1) * A]
             for k in range(begin, end):
-                for g in range(G):
-                    probs[k, g] = probs[k - (end - begin), g]
-            for g in range(G):
-                for a in range(A):
-                    bonus[g, s, a] = bonus[g, s - 1, a]
+                pattern[k] = pattern[k - (end - begin)]
+            for a in range(A):
+                pay[s * A + a] = pay[(s - 1) * A + a]
+            s += 1
             continue
+        if chances.size[0] + A * widest > len(chances.known) or earned.size[0] + A > len(
+            earned.known
+        ):
+            return s
         example = -1
         for g in range(G):
             total[g], only[g] = 0.0, -1
@@ -320,14 +369,15 @@ def fill_rows(
                     total[g] += share[mixed_as[i], m] if mixed_as[i] >= 0 else 0.0
             if only[g] >= 0 and example < 0:
                 example = g
-        paid_here[:] = 0.0
         for a in range(A):
             begin, end = outcome_starts[s * A + a], outcome_starts[s * A + a + 1]
-            if begin == end:  # a terminal state
-                continue
+            paid_here[:] = 0.0
+            probs[: end - begin] = 0.0
             for k in range(row_starts[i * A + a], row_starts[i * A + a + 1]):
-                where[seen_by_row[k]] = begin + place[k]
+                where[seen_by_row[k]] = place[k]
             for g in range(G):
+                if begin == end:  # a terminal state
+                    break
                 for k in range(member_starts[g], member_starts[g + 1]):
                     m = members[k]
                     if vectors[i, m] < 0 or (total[g] == 0.0 and m != only[g]):
@@ -335,13 +385,15 @@ def fill_rows(
                     part = share[mixed_as[i], m] / total[g] if total[g] > 0.0 else 1.0
                     row = np.int64(vectors[i, m]) * A + a
                     for e in range(starts[row], starts[row + 1]):
-                        paid_here[a, g] += part * probability[e] * paid[e]
+                        paid_here[g] += part * probability[e] * paid[e]
                         probs[where[sight[e]], g] += part * probability[e]
             for g in range(G):
                 if only[g] < 0:
-                    for k in range(begin, end):
+                    paid_here[g] = paid_here[example]
+                    for k in range(end - begin):
                         probs[k, g] = probs[k, example]
-                    paid_here[a, g] = paid_here[a, example]
-        for g in range(G):
-            for a in range(A):
-                bonus[g, s, a] = paid_here[a, g]
+            pay[s * A + a] = _number(paid_here, earned)
+            for k in range(end - begin):
+                pattern[begin + k] = _number(probs[k], chances)
+        s += 1
+    return s

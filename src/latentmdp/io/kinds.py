@@ -382,11 +382,11 @@ for _kind in (
         "LatentMDP",
         lambda: LatentMDP,
         {
-            **_each(_FLOATS, *_DENSE, "outcome_distinct", "outcome_probs"),
+            **_each(_FLOATS, *_DENSE, "bonus", "outcome_distinct", "outcome_probs"),
             **_each(_INTEGERS, *_TABLE[:3], "outcome_pattern"),
             "reward_model": "text",
         },
-        optional=("allowed", *_DENSE, *_TABLE, "reward_model"),
+        optional=("allowed", "bonus", *_DENSE, *_TABLE, "reward_model"),
         suffixes=(".npz", ".json", ".csv", ".pomdp", ".pomdpx"),
     ),
     Kind(

@@ -4,12 +4,11 @@
 |-------------------|------------------------------------------------------------------------------|
 | `base.py`         | `Logs`, the protocol of logs wherever they lie; batches; what is missing     |
 | `trajectories.py` | `Trajectories`, all episodes in memory                                       |
-| `on_disk.py`      | `LogFiles`, Parquet files larger than memory                                 |
+| `on_disk.py`      | `LogFiles`, Parquet files larger than memory, and the header they have       |
 | `counts.py`       | how often cells occur, in all of them                                        |
 | `covariates.py`   | what is known of individuals, and the weights of contexts it implies         |
 | `frames.py`       | the columns of any table: a frame of any library, a mapping, a file          |
 | `long_table.py`   | from rows to episodes, and back                                              |
-| `arrow_table.py`  | a table of Arrow with a header, as a Parquet file holds it                   |
 """
 
 from typing import TYPE_CHECKING
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from latentmdp.logs import frames
-    from latentmdp.logs.arrow_table import KEY, logs_of_arrow, to_arrow
     from latentmdp.logs.base import (
         BATCH_STEPS,
         END,
@@ -39,7 +37,15 @@ if TYPE_CHECKING:
     )
     from latentmdp.logs.counts import dense_counts
     from latentmdp.logs.long_table import reward_values_of_counts
-    from latentmdp.logs.on_disk import INCOMPLETE, known_shard, write_shard, written
+    from latentmdp.logs.on_disk import (
+        INCOMPLETE,
+        KEY,
+        known_shard,
+        logs_of_arrow,
+        to_arrow,
+        write_shard,
+        written,
+    )
     from latentmdp.logs.trajectories import require_trajectories
 else:
     from latentmdp._util import lazy_names

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from latentmdp.offline.sensitivity import Sensitivity
     from latentmdp.offline.solving import Solved, SolveWarning, solve
     from latentmdp.offline.warnings import Support
+
+if TYPE_CHECKING:  # for other parts of the library
+    from latentmdp.offline.checks import outcome_warnings
 else:
     from latentmdp._util import lazy_names
 

@@ -281,8 +281,7 @@ def off_policy_value(
         behaviour, source = rows, "estimated"
         messages += logger_warnings(logs, world, rows, generator.spawn(1)[0])
     sums: _Sums | None = None
-    values: Floats | None = None
-    fitted: _FittedQ | None = None
+    values: _Values | None = None
     paid = paid_range(logs, world)
     for k, (batch, numbers, own_model) in enumerate(parts):
         episodes = _with_known_ends(batch.read(), shape)
@@ -293,14 +292,13 @@ def off_policy_value(
             rewards = (
                 own_model.planning_rewards() if logs.pays_amounts else own_model.mean_rewards()
             )
-            values = _context_values(own_model, policy, shape.horizon, generator, rewards)
+            table = _context_values(own_model, policy, shape.horizon, generator, rewards)
+            values = _Values(table)
         elif method == "fitted-q":
             if logger.shares.shape[1] > 1:
                 raise ValueError(f"{method} takes no logger that knew the context")
-            fitted = _fitted(episodes, shape, policy, own_model, logger, final)
-        more = _Sums.of(
-            episodes, group, shape, policy, own_model, logger, final, values, paid[0], fitted
-        )
+            values = _fitted(episodes, shape, policy, own_model, logger, final)
+        more = _Sums.of(episodes, group, shape, policy, own_model, logger, final, values, paid[0])
         sums = more if sums is None else sums + more
     assert sums is not None
     logger = logger._replace(source=source or logger.source, warnings=(*messages, *logger.warnings))
@@ -369,7 +367,7 @@ def logged_estimate(
     steps = int(np.argmax([*(effective < _FEWEST_EFFECTIVE), True]))
     if steps == 0:
         return nothing
-    return LoggedEstimate(*sums.first(steps).estimate(), steps, effective[:steps])
+    return LoggedEstimate(*sums.estimate(steps), steps, effective[:steps])
 
 
 def _without_gaps(logs: Trajectories) -> Trajectories:
@@ -494,11 +492,10 @@ class _Sums:
         model: LatentMDP,
         logger: Logger,
         final: Flags,
-        values: Floats | None = None,
+        values: _Values | None = None,
         least: float = 0.0,
-        fitted: _FittedQ | None = None,
     ) -> _Sums:
-        """The sums of some episodes; a doubly robust estimate has the model's `values`.
+        """The sums of some episodes; an estimate that is not by ratios alone has `values`.
 
         The `least` is what a step pays at least.
         """
@@ -511,7 +508,7 @@ class _Sums:
         scale = model.discount ** np.arange(T)
         for members, chances in followed(logs, policy, model, np.arange(len(logs)), T):
             block = _Block.of(logs, members, chances, logger, final, T, model)
-            amounts, normalisers = sums._quotients(block, model, values, logs[members], fitted)
+            amounts, normalisers = sums._quotients(block, model, values, logs[members])
             into, flat = group[:, members], (members.size, -1)
             sums.amounts[:] += (into @ amounts.reshape(flat)).reshape(G, K, J)
             sums.normalisers[:] += (into @ normalisers.reshape(flat)).reshape(G, K, J)
@@ -533,9 +530,8 @@ class _Sums:
         self,
         block: _Block,
         model: LatentMDP,
-        values: Floats | None,
+        values: _Values | None,
         logs: Trajectories,
-        fitted: _FittedQ | None = None,
     ) -> tuple[Floats, Floats]:
         """Amounts and normalisers of each episode in each context, (n, K, J)."""
         T, K = self.shape.steps, block.shares.shape[1]
@@ -550,38 +546,27 @@ class _Sums:
             whole = np.where(block.observed[:, -1], (gains[:, 0] * scale).sum(axis=1), 0.0)
             weights, counted = weights[:, :, -1:], counted[:, :, -1:]
             return weights * whole[:, None, None], weights if self.shape.weighted else counted
-        if fitted is not None:
-            values, weights = fitted.values, _expected(block, model, fitted.slopes, logs, K)[0]
-            counted = np.ones_like(counted)
         if values is None:
             return weights * gains * scale, weights if self.shape.weighted else counted
-        q, v = _expected(block, model, values, logs, K)
+        if values.slopes is not None:
+            weights = _expected(block, model, values.slopes, logs, K)[0]
+            counted = np.ones_like(counted)
+        q, v = _expected(block, model, values.table, logs, K)
         missed = (gains - q + model.discount * v[:, :, 1:]) * scale
         first = block.shares[:, :, None]
         amounts = np.concatenate([first * v[:, :, :1], weights * missed], axis=2)
-        if self.shape.weighted and fitted is None:
+        if self.shape.weighted and values.slopes is None:
             return amounts, np.concatenate([first, weights], axis=2)
         return amounts, np.concatenate([np.ones_like(first), counted], axis=2)
-
-    def first(self, steps: int) -> _Sums:
-        """The sums of the first steps alone, of an estimate per decision."""
-        return replace(
-            self,
-            shape=self.shape._replace(steps=steps),
-            amounts=self.amounts[..., :steps],
-            normalisers=self.normalisers[..., :steps],
-            totals=self.totals[:steps],
-            squares=self.squares[:steps],
-        )
 
     def effective_size(self) -> Floats:
         """(sum of weights)^2 / sum of squared weights at each step, (T,)."""
         none = np.zeros_like(self.totals)
         return np.divide(self.totals**2, self.squares, out=none, where=self.squares > 0.0)
 
-    def estimate(self) -> tuple[float, float]:
-        """The estimate and its standard error."""
-        mean, stderr = self._estimates(np.ones((1, len(self.amounts))))
+    def estimate(self, steps: int | None = None) -> tuple[float, float]:
+        """The estimate and its standard error, of the first steps alone where that is said."""
+        mean, stderr = self._estimates(np.ones((1, len(self.amounts))), steps)
         return float(mean[0]), float(stderr[0])
 
     def interval(self, confidence: float, rng: np.random.Generator) -> tuple[float, float]:
@@ -617,10 +602,15 @@ class _Sums:
         cut = max(np.unique(pilot).tolist(), key=lambda c: bound(pilot, c))
         return max(0.0, bound(rest, cut))
 
-    def _estimates(self, repeats: Floats) -> tuple[Floats, Floats]:
-        """Estimates and standard errors where group g is drawn `drawn[b, g]` times, (B,) each."""
-        G, K, J = self.amounts.shape
-        amounts, normalisers = self.amounts.reshape(G, -1), self.normalisers.reshape(G, -1)
+    def _estimates(self, repeats: Floats, steps: int | None = None) -> tuple[Floats, Floats]:
+        """Estimates and standard errors where group g occurs `repeats[b, g]` times, (B,) each.
+
+        Those of the first `steps`, of an estimate per decision, or of all.
+        """
+        G, K, J = self.amounts[..., :steps].shape
+        amounts, normalisers = (
+            column[..., :steps].reshape(G, -1) for column in (self.amounts, self.normalisers)
+        )
         sizes = self.sizes
         total = repeats @ sizes
         norm = repeats @ normalisers
@@ -702,11 +692,11 @@ class _Block(NamedTuple):
         )
 
 
-class _FittedQ(NamedTuple):
-    """Q_m,t(s, a) by regression, and Sigma_t^-1 nu_t, whose mean over b_t is w; (T, M, S, A)."""
+class _Values(NamedTuple):
+    """Q_m,t(s, a), (T, M, S, A); by regression with Sigma_t^-1 nu_t, whose mean over b_t is w."""
 
-    values: Floats
-    slopes: Floats
+    table: Floats
+    slopes: Floats | None = None
 
 
 def _fitted(
@@ -716,7 +706,7 @@ def _fitted(
     model: LatentMDP,
     logger: Logger,
     final: Flags,
-) -> _FittedQ:
+) -> _Values:
     """Fit the values backwards from the last step, and count what the policy visits forwards."""
     (M, S, A, _), T = model.dimensions, shape.steps
     blocks = []
@@ -752,7 +742,7 @@ def _fitted(
             chosen = weights[:, None] * block.chances[:, t]
             np.add.at(visits, state, chosen[:, :, None] * beliefs[:, t][:, None])
         slopes[t] = np.linalg.solve(spread[t], visits[..., None])[..., 0]
-    return _FittedQ(values[:T].transpose(0, 3, 1, 2), slopes.transpose(0, 3, 1, 2))
+    return _Values(values[:T].transpose(0, 3, 1, 2), slopes.transpose(0, 3, 1, 2))
 
 
 def _expected(

@@ -25,13 +25,13 @@ import numpy as np
 
 from latentmdp._util import Arrays, Floats, validation
 from latentmdp.logs import Episode, Trajectories
-from latentmdp.online.base import CountingLearning, Learner, played_logs
+from latentmdp.online.base import CountingLearning, Learner
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
 from latentmdp.online.run import Run
 from latentmdp.planning import acting_smoothing
 from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, Policy
 from latentmdp.simulation import gathered
-from latentmdp.worlds import ModelWorld, Transition, World, play_episode
+from latentmdp.worlds import Transition, World, play_episode
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +92,6 @@ class _QLearning(CountingLearning[Trajectories]):
 
     def play(self, most: int) -> Trajectories:
         """Play episodes; the tables change after each."""
-        if isinstance(self.world, ModelWorld):
-            return self._compiled(self.world, most)
         agent = _QAgent(self)
         horizon = self.space.required_horizon()
         played = []
@@ -102,27 +100,6 @@ class _QLearning(CountingLearning[Trajectories]):
             agent.learn(episode)
             played.append(episode)
         return gathered(played, self.space)
-
-    def _compiled(self, world: ModelWorld, episodes: int) -> Trajectories:
-        from latentmdp.online.kernels_lucrl import Played
-        from latentmdp.online.kernels_q_learning import play_q_learning
-
-        contexts = np.empty(episodes, np.int64)
-        played = Played.of(episodes, self.space.required_horizon())
-        play_q_learning(
-            world.chances,
-            np.uint64(self.key),
-            self.done,
-            self.learner.informed,
-            self.values,
-            self.q_visits,
-            self.allowed,
-            self.space.reward_array,
-            (float(self.learner.random_until), float(self.learner.rate), self.q_discount),
-            contexts,
-            played,
-        )
-        return played_logs(played, contexts, self.space)
 
     def absorb(self, batch: Trajectories) -> None:
         """Record what was played, and count it for its context, or for the only one."""
@@ -153,7 +130,7 @@ class _QLearning(CountingLearning[Trajectories]):
 
 
 class _QAgent:
-    """Acts by the tables, step by step; the same choices as in the compiled loop."""
+    """Acts by the tables, step by step."""
 
     def __init__(self, learning: _QLearning) -> None:
         self.learning = learning
@@ -201,7 +178,6 @@ class _QAgent:
             played.states,
             played.actions,
             run.space.reward_array[played.rewards],
-            played.actions.size,
             bool(run.space.terminal[self._state]),
             float(run.learner.rate),
             run.q_discount,

@@ -365,10 +365,12 @@ class _Refitting(Learning[Trajectories]):
         self._end_after(episodes)
 
     def _end_after(self, episodes: int) -> None:
-        """Give the final policy the last fifth of so many episodes; a trial is 1/16 of those."""
+        """Give the final policy the last fifth of so many episodes; a trial is 1/16 of those, or a
+        few.
+        """
         self.episodes = episodes
         self.first_final = max(self.done, episodes - max(1, episodes // 5))
-        self.trial = max(1, (episodes - self.first_final) // 16)
+        self.trial = max(_FEWEST, (episodes - self.first_final) // 16)
 
     def hurry(self) -> None:
         """See `Learning`: a quarter as many episodes as there were, by the final policy."""
@@ -406,16 +408,20 @@ class _Refitting(Learning[Trajectories]):
     def _may_try(self, due: _FitDue) -> bool:
         """Whether the final plan to be made may still be given up for a better one.
 
-        It is the last where a trial would show little, where it has passed one, and after seven
-        that were given up, so that it has more than half of the final episodes.
+        It is the last where it has passed a trial, and where another one would leave it less than
+        half of the final episodes.
         """
-        tried = self.done - self.first_final
-        return self.trial >= _FEWEST and not len(due.final_logs) and tried < 7 * self.trial
+        return not len(due.final_logs) and self._trial_left(self.done)
+
+    def _trial_left(self, done: int) -> bool:
+        """Whether there is time for a trial after so many episodes."""
+        over = done - self.first_final + self.trial
+        return 0 < 2 * over < self.episodes - self.first_final
 
     def _all_failed(self) -> bool:
         """Whether no trial is left, and the last plan tried was clearly worse than before."""
-        tried = len(self.logs) - self.first_final
-        return tried >= 7 * self.trial and self._is_worse(self.returns[: len(self.logs)])
+        tried = len(self.logs) > self.first_final and not self._trial_left(len(self.logs))
+        return tried and self._is_worse(self.returns[: len(self.logs)])
 
     def _is_worse(self, returns: Floats) -> bool:
         """Whether the last `trial` of some returns are clearly below the best earlier phase."""
@@ -649,8 +655,9 @@ class _Refitting(Learning[Trajectories]):
         own, random = self.returns[len(self.logs) :], self.returns[: self.phases[0].episodes]
         value, before = mean_return(own, payments), mean_return(random, payments)
         visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
+        logs = Trajectories.concat([self.logs, final_logs])
         messages = (
-            *learn_warnings(plan, fit, visits, value, final_logs),
+            *learn_warnings(plan, fit, value, logs, np.random.default_rng([self.key, self.done])),
             *self._not_found(fit, visits, final_logs),
         )
         if self._all_failed():
@@ -673,7 +680,7 @@ class _Refitting(Learning[Trajectories]):
             plan=plan,
             fit=fit,
             phases=self.phases,
-            logs=Trajectories.concat([self.logs, final_logs]),
+            logs=logs,
             value=value,
             warnings=messages,
         )

@@ -1,22 +1,20 @@
 """Reasons not to rely on a policy that was learned by acting, as messages to its user.
 
 The world has the last word: what the final policy earned in episodes of its own is compared with
-what the fitted model promises. The same episodes, which no fit has seen, also tell whether the
-world is a latent MDP at all. In one, the context stays as it is; if a filter that lets it change
-from step to step predicts them better, something hidden moves within an episode.
+what the fitted model promises. All episodes also tell whether the world is a latent MDP at all, and
+has no more contexts than were found: then nothing that came before a step predicts it beyond the
+model, by the checks of `latentmdp.check_fit`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from latentmdp._util import Floats
-from latentmdp.belief import filter_tables
 from latentmdp.fit import Fit
 from latentmdp.logs import Trajectories
 from latentmdp.metrics import Interval
-from latentmdp.model import LatentMDP
-from latentmdp.planning import Plan, acting_smoothing
+from latentmdp.offline import outcome_warnings
+from latentmdp.planning import Plan
 
 
 class LearnWarning(UserWarning):
@@ -24,16 +22,16 @@ class LearnWarning(UserWarning):
 
 
 def learn_warnings(
-    plan: Plan, fit: Fit, visits: Floats, value: Interval | None, final_logs: Trajectories
+    plan: Plan, fit: Fit, value: Interval | None, logs: Trajectories, rng: np.random.Generator
 ) -> tuple[str, ...]:
     """What speaks against a plan.
 
     Parameters
     ----------
-    visits : (M, S, A)
-        What the fit rests on, each episode shared among the contexts.
-    value, final_logs
+    value
         Of the plan's own episodes in the world, if there are any.
+    logs
+        All episodes.
     """
     messages = []
     if value is None:
@@ -56,11 +54,8 @@ def learn_warnings(
             f"the contexts were hardly told apart: the likeliest one of an episode has "
             f"{sure:.0%} on average, where a guess has {guess:.0%}"
         )
-    if (gain := moving_context(model, visits, final_logs)) is not None:
-        messages.append(
-            "something hidden moves within an episode, so this is not a latent MDP: a context that "
-            f"may change predicts new episodes better, by {gain:.2g} nats a step"
-        )
+    for contradiction in outcome_warnings(logs, model, rng):
+        messages.append(f"the world is not the latent MDP that was learned: {contradiction}")
     return tuple(messages)
 
 
@@ -81,32 +76,3 @@ def contradicted(plan: Plan, value: Interval) -> float | None:
     if plan.lower is None or plan.lower <= value.high + slack:
         return None
     return float(plan.lower)
-
-
-def moving_context(model: LatentMDP, visits: Floats, logs: Trajectories) -> float | None:
-    """By how many nats a step a context that changes within episodes predicts them better.
-
-    None unless it clearly does: by four standard errors and 0.005 nats a step, for a chance of
-    0.03, 0.1 or 0.3 that the context is drawn anew in a step. `logs` must not have been used to fit
-    the model. Steps at an (s, a) with fewer than ten `visits` (M, S, A) in some context are left
-    out: where a model is wrong, a filter that forgets does better too.
-    """
-    from latentmdp.online.kernels_warnings import moving_evidence
-
-    if model.n_contexts == 1 or logs.n_steps == 0:
-        return None
-    table = filter_tables(model, acting_smoothing(model.n_states, model.n_rewards))
-    well_visited = visits.min(axis=0) >= 10.0
-    flat = (logs.states, logs.actions, logs.rewards, logs.offsets)
-    still, *moving = (
-        moving_evidence(table, well_visited, *flat, change, np.empty(len(logs)))
-        for change in (0.0, 0.03, 0.1, 0.3)
-    )
-    best = None
-    for evidence in moving:
-        gains = evidence - still
-        error = float(gains.std(ddof=1) / gains.size**0.5) if gains.size > 1 else np.inf
-        mean, per_step = float(gains.mean()), float(gains.sum() / logs.n_steps)
-        if mean > 4.0 * error and per_step > max(0.005, best or 0.0):
-            best = per_step
-    return best

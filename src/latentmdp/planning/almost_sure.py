@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -159,16 +158,14 @@ class _Search:
 
     def actions(self) -> dict[tuple[int, bytes], tuple[int, ...]]:
         """The actions of won nodes after which all nodes are won."""
-        graph, actions = self.graph, {}
-        for i in np.flatnonzero(graph.status[: self.n_nodes] == kernels.WON):
-            cuts = graph.first_edge[i]
-            if cuts[0] >= 0:
-                actions[int(graph.state[i]), graph.contexts[i].tobytes()] = tuple(
-                    a
-                    for a, (begin, end) in enumerate(pairwise(cuts.tolist()))
-                    if begin < end and (graph.status[graph.edges[begin:end]] == kernels.WON).all()
-                )
-        return actions
+        graph = self.graph
+        won = graph.status == kernels.WON
+        nodes = np.flatnonzero(won & (graph.first_edge[:, 0] >= 0))
+        among = np.concatenate([[0], np.cumsum(won[graph.edges])])  # edges before to won nodes
+        begin, end = graph.first_edge[nodes, :-1], graph.first_edge[nodes, 1:]
+        safe = (begin < end) & (among[end] - among[begin] == end - begin)
+        pairs = zip(graph.state[nodes].tolist(), graph.contexts[nodes], safe)
+        return {(s, G.tobytes()): tuple(np.flatnonzero(row).tolist()) for s, G, row in pairs}
 
     def why_not(self, s: int, possible: Integers) -> str:
         """The context in which the goal is out of reach from the first state s, and why."""

@@ -229,7 +229,7 @@ class _Choice:
             for s, joint in zip(self.starts, self.joint):
                 nodes = slice(offsets[s], offsets[s + 1])
                 first[s] = nodes.start + int(np.argmax(guess[nodes] @ joint))
-            graph = evaluated_graph(model, actions, offsets, links, first, guess=guess)
+            graph = evaluated_graph(model, actions, offsets, links, first, guess=guess)[0].parts[0]
             guess = graph.nodes.vectors
         worth = (guess[first[self.starts]] * self.joint).sum()
         return _SmallGraph(model.initial_value() + float(worth), graph)

@@ -20,6 +20,8 @@ import numpy as np
 
 from latentmdp._kernels import Successors, bellman
 from latentmdp._util import Floats, Integers
+from latentmdp.model import LatentMDP
+from latentmdp.outcomes import numbered, row_sums
 from latentmdp.planning.chains import chain_of, policy_chain, total_bounds
 from latentmdp.planning.totals import totals_from_above
 
@@ -45,9 +47,24 @@ class Flatness(NamedTuple):
         sums = np.add.reduceat(padded, steps.starts, axis=0)
         lengths = np.diff(steps.starts, append=steps.starts[-1])
         sums[lengths == 0] = 0.0
-        with_end = sums if (np.diff(steps.first) == 0).any() else sums[:-1]
-        noise = (4.0 + float(lengths.max()) ** 0.5) * float(np.finfo(np.float64).eps)
-        return cls(discount, sums.max(axis=0), with_end.min(axis=0), noise)
+        ends = bool((np.diff(steps.first) == 0).any())
+        return cls._of_sums(sums[:-1], int(lengths.max()), ends, discount)
+
+    @classmethod
+    def of_model(cls, model: LatentMDP) -> Flatness:
+        """The same from the outcome table, in which rows with equal vectors are summed once."""
+        table = model.outcomes
+        number, first = numbered(table.starts, table.pattern)
+        rows = table.of_rows(first[np.unique(number[model.allowed.ravel()])])
+        sums, longest = row_sums(rows, rows.probs), int(np.diff(rows.starts).max())
+        return cls._of_sums(sums, longest, bool(model.terminal.any()), model.discount)
+
+    @classmethod
+    def _of_sums(cls, sums: Floats, longest: int, ends: bool, discount: float) -> Flatness:
+        """From the sums of the rows; where an episode may end, a row may have no successor."""
+        least = sums.min(axis=0, initial=0.0 if ends else np.inf)
+        noise = (4.0 + float(longest) ** 0.5) * float(np.finfo(np.float64).eps)
+        return cls(discount, sums.max(axis=0), least, noise)
 
     def above(self, d: Floats, size: Floats) -> tuple[Floats, Floats]:
         """c(max d) by context from L V - V (..., M) and the largest values, and rounding's part."""

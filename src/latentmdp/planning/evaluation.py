@@ -242,7 +242,8 @@ def _truncation(model: LatentMDP) -> float:
     if model.duration.is_total and model.planning_rewards().min() >= 0.0:
         return float(best_of(model, q_values(model)).max())
     beyond = model.duration.discounted_steps(Space.of(model).longest_episode)
-    return beyond * float(np.abs(model.planning_rewards()).max())
+    # Of distinct rows only: those of all states in thousands of contexts would not fit.
+    return beyond * float(np.abs(model.row_rewards().distinct).max())
 
 
 class TooManyHistoriesError(LatentMDPError, ValueError):

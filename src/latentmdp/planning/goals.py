@@ -33,7 +33,7 @@ from latentmdp.errors import ModelError, TooLargeError
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
 from latentmdp.planning.almost_sure import almost_surely
-from latentmdp.planning.graphs import evaluated_graph, graph_bounds
+from latentmdp.planning.graphs import evaluated_graph
 from latentmdp.planning.limits import LimitReached
 from latentmdp.policies import MixturePolicy
 
@@ -69,18 +69,12 @@ class Quotient(NamedTuple):
     place: Integers  # (k,): which of the quotient's outcomes each outcome of the nodes is, or -1
     inside: Flags  # (n A,): actions that stay in their component
     keep_apart: Callable[[], None] | None = None  # for `lump`: nodes of other sets have other rules
-    sure: MixturePolicy | None = None  # a graph of the model's own that reaches its goal surely
+    sure: tuple[MixturePolicy, Floats, Floats] | None = None  # a graph of the model's own that
+    # reaches its goal surely, and what it earns
 
     def translated(self, policy: MixturePolicy) -> tuple[MixturePolicy, Floats, Floats]:
         """A policy of the quotient in the model's own states; what it earns in each context."""
-        if self.sure is not None:
-            graphs = policy.weights.size
-            first = np.tile(self.sure.first, (graphs, 1))
-            sure = MixturePolicy(self.sure.nodes, self.sure.followers, first, policy.weights)
-            earned = graph_bounds(self.own, sure)
-            assert earned is not None
-            return sure, *earned
-        return _Translation(self, policy).result()
+        return _Translation(self, policy).result() if self.sure is None else self.sure
 
 
 def quotient(model: LatentMDP, memory: float) -> Quotient:
@@ -130,7 +124,7 @@ def _sure_goal(model: LatentMDP, most: int) -> Quotient | None:
     pays, worth = amounts != 0.0, float(amounts.max(initial=0.0))
     goal = np.zeros(model.n_states, np.bool_)
     goal[table.next_state[pays]] = True
-    bonuses = model.bonus is not None or model.initial_bonus is not None
+    bonuses = model.has_bonus or model.initial_bonus is not None
     same = (amounts[goal[table.next_state]] == worth).all() and model.terminal[goal].all()
     if bonuses or not same or not goal.any():
         return None
@@ -140,8 +134,8 @@ def _sure_goal(model: LatentMDP, most: int) -> Quotient | None:
         return None
     if found.policy is None:
         return None
-    policy, lower, _ = _in_turn(model, goal, found.policy.actions)
-    if lower.min() < worth * (1.0 - 1e-9):
+    sure = _in_turn(model, goal, found.policy.actions)
+    if sure[1].min() < worth * (1.0 - 1e-9):
         return None
     step = Outcomes.each(
         np.array([0, 1, 1]), np.ones(1, np.int32), np.zeros(1, np.int32), np.ones((1, M))
@@ -155,7 +149,7 @@ def _sure_goal(model: LatentMDP, most: int) -> Quotient | None:
         state_names=None, action_names=None, reward_edges=None,
     )  # fmt: skip
     none = np.empty(0, np.int64)
-    return Quotient(model, searched, None, none, none, none, np.empty(0, np.bool_), sure=policy)
+    return Quotient(model, searched, None, none, none, none, np.empty(0, np.bool_), sure=sure)
 
 
 def _in_turn(
@@ -484,8 +478,5 @@ def linked_graph(
     numbers = np.tile(spare, (len(first), 1))
     numbers[:, begins] = np.where(first < 0, spare[begins], place[first + others.size])
     followers = followers[entries]
-    nodes = evaluated_graph(model, actions[order], offsets, followers, numbers[0]).nodes
-    policy = MixturePolicy(nodes, followers, numbers, weights)
-    earned = graph_bounds(model, policy)
-    assert earned is not None
+    policy, earned = evaluated_graph(model, actions[order], offsets, followers, numbers, weights)
     return policy, *earned

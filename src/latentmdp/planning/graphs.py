@@ -16,8 +16,7 @@ from latentmdp._util import Floats, Indices, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.chains import solve_chains, total_bounds
 from latentmdp.planning.endless import Flatness, enclosed
-from latentmdp.planning.qmdp import planning_rows
-from latentmdp.policies import AlphaVectorPolicy, PolicyGraph, node_moves
+from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph, node_moves
 
 if TYPE_CHECKING:
     from latentmdp._kernels import Links
@@ -42,9 +41,9 @@ def node_bounds(
 
     S, n = model.n_states, actions.size
     states = np.repeat(np.arange(offsets.size - 1) % S, np.diff(offsets))
-    rewards = np.ascontiguousarray(np.moveaxis(model.planning_rewards(), 0, -1))
-    labels, rows = actions.astype(np.int64), np.zeros((n + 1, model.n_contexts))
-    problem = (model.outcomes, rewards, model.discount, states, labels, links)
+    choices, (rewards, paid) = states * model.n_actions + actions, model.row_rewards()
+    rows = np.zeros((n + 1, model.n_contexts))
+    problem = (model.outcomes, rewards[paid[choices]], model.discount, states, choices, links)
     # The last row stays zero: what follows where the episode is over, node -1.
     if model.horizon is not None and offsets.size > S + 1:
         later = np.full(S + 1, n)  # no nodes
@@ -69,40 +68,37 @@ def node_bounds(
         evaluate_plans(0, n, *problem, offsets, offsets, rows, after)
         return after
 
-    flatness = Flatness.of(planning_rows(model).steps, model.discount, model.n_contexts)
-    start = rows[:n].copy()
+    start, flatness = rows[:n].copy(), Flatness.of_model(model)
     return enclosed(flatness, start, back_up, lambda value: _solved(problem, offsets, value))
 
 
 def _chain(problem: tuple[Any, ...], offsets: Integers) -> tuple[Integers, Integers, Integers]:
     """The chain of a graph's nodes without an end: offsets, followers, outcomes of the table."""
-    table, rewards, _, states, labels, links = problem
-    rows, layers = states * rewards.shape[1] + labels, np.zeros_like(states)
-    moves = node_moves(table, offsets.size - 1, rows, states, layers, offsets, links)
+    table, _, _, states, choices, links = problem
+    layers = np.zeros_like(states)
+    moves = node_moves(table, offsets.size - 1, choices, states, layers, offsets, links)
     counts = np.bincount(moves.source, minlength=states.size)
     return np.concatenate([[0], np.cumsum(counts)]), moves.target, moves.outcome
 
 
 def _solved(problem: tuple[Any, ...], offsets: Integers, guess: Floats) -> Floats:
     """The values (n, M) of a graph without an end as those of a chain of its nodes."""
-    table, rewards, discount, states, labels, _ = problem
+    table, earned, discount, _, _, _ = problem
     starts, followers, outcomes = _chain(problem, offsets)
-    earned = rewards[states, labels]
 
     def solved(m: int) -> Floats:  # one after the other: a table for all would be large
         column, probs = slice(m, m + 1), table.distinct[table.pattern[outcomes], m : m + 1]
         right, near = earned[:, column], guess[:, column]
         return solve_chains(starts, followers, probs, right, discount, guess=near)
 
-    return np.concatenate([solved(m) for m in range(rewards.shape[2])], axis=1)
+    return np.concatenate([solved(m) for m in range(earned.shape[1])], axis=1)
 
 
 def _totals(problem: tuple[Any, ...], offsets: Integers) -> tuple[Floats, Floats]:
     """Bounds (n, M) on the total rewards of a graph's nodes."""
-    table, rewards, _, states, labels, _ = problem
+    table, earned, _, _, _, _ = problem
     starts, followers, outcomes = _chain(problem, offsets)
-    earned = rewards[states, labels]
-    columns = (slice(m, m + 1) for m in range(rewards.shape[2]))
+    columns = (slice(m, m + 1) for m in range(earned.shape[1]))
     each = [
         total_bounds(
             starts, followers, table.distinct[table.pattern[outcomes], column], earned[:, column]
@@ -119,18 +115,25 @@ def evaluated_graph(
     offsets: Integers,
     followers: Indices | Integers,
     first: Integers,
+    weights: Floats | None = None,
     guess: Floats | None = None,
-) -> PolicyGraph:
-    """The graph with these links, its nodes' vectors the values (from below) in every context."""
+) -> tuple[MixturePolicy, ContextBounds]:
+    """The graphs (one by default) with these links, and what they earn in every context.
+
+    The vectors of the nodes are their values there, from below.
+    """
     from latentmdp._kernels import Links
 
     rows = np.repeat(np.arange(offsets.size - 1) % model.n_states, np.diff(offsets))
     rows = rows * model.n_actions + actions
     node_starts = np.concatenate([[0], np.cumsum(np.diff(model.outcomes.starts)[rows])])
     links = Links(node_starts, followers.astype(np.int32), np.zeros(actions.size, np.bool_))
-    vectors, _ = node_bounds(model, actions, offsets, links, guess)
-    vectors = np.maximum(vectors, -1e300)  # of a node that would pay for ever
-    return PolicyGraph(AlphaVectorPolicy(vectors, actions, offsets, model), followers, first)
+    lower, upper = node_bounds(model, actions, offsets, links, guess)
+    vectors = np.maximum(lower, -1e300)  # of a node that would pay for ever
+    nodes = AlphaVectorPolicy(vectors, actions, offsets, model)
+    policy = MixturePolicy(nodes, followers, first, np.ones(1) if weights is None else weights)
+    values = (start_values(model, policy, bound) for bound in (lower, upper))
+    return policy, ContextBounds(*values)
 
 
 def graph_bounds(model: LatentMDP, policy: PolicyGraph) -> ContextBounds | None:

@@ -18,6 +18,7 @@ def command(
     name: Annotated[str | None, options.completed(KINDS["instances"], typer.Argument)] = None,
     out: options.ModelOut = None,
     seed: options.Seed = 0,
+    show: Annotated[bool, typer.Option("--list")] = False,
 ) -> None:
     """Build a named instance and save it.
 
@@ -28,10 +29,19 @@ def command(
     Parameters
     ----------
     name
-        The instance; see `latentmdp list instances`.
+        The instance; see --list.
+    show
+        List the instances and their arguments.
     """
+    if show:
+        names = ("name", "summary", "arguments")
+        entries = lm.instances.list_instances()
+        screen.result(instances=[{word: getattr(e, word) for word in names} for e in entries])
+        header = ("instance", "what it is")
+        screen.table("instances", header, KINDS["instances"]().items(), words=header)
+        return
     if name is None or name.startswith("-"):
-        raise typer.BadParameter("give the name of an instance first; see latentmdp list instances")
+        raise typer.BadParameter("give the name of an instance first; --list shows them")
     arguments = handed_on(context)
     model = lm.make(name, rng=seed, **arguments)
     options.save(model, out)

@@ -166,7 +166,7 @@ class Bounds:
         lowest = max(float(least.min()), float(policies[0].min()))
         self.magnitude = max(float(np.abs(self.best).max()), -lowest) + hidden
         self._least_rise = 1e-13 * self.magnitude
-        self.tables = Tables(problem, self._sets.nothing(), *policies)
+        self.tables = Tables(problem, self._sets.nothing(), *policies, q[..., 0])
         X, A = problem.allowed.shape
         widest = int(problem.width.max())
         self._by_state = np.diff(problem.starts[::A])  # outcomes of all actions
@@ -481,9 +481,11 @@ class Bounds:
     def run_trials(self, share: float = 0.5) -> None:
         """Some trials from the start, each until the gap is below a share of that at the start."""
         depth = self.depth
-        # So many that a call is worth it; each backup may need two blocks of its own.
-        room = 2 * kernels.LANES * self.store.points.belief.shape[1] * (depth + 1)
-        count = max(1, min(64, _AT_ONCE // room))
+        # So many that a call is worth it, that the clock is looked at often enough, and that points
+        # are no more than double before they are arranged. A backup may need two blocks of its own.
+        each = max(float(self._by_state.mean()), 2.0 * kernels.LANES)
+        room = int(each * (depth + 1)) * self.store.points.belief.shape[1]
+        count = max(1, min(self.n_points // (depth + 1), _AT_ONCE // room))
         most = count * (depth + 1)
         self._reserve(most, most, most * self._most_outcomes, 2 * most)
         lowers, uppers, _ = self.bounds_at(self.start_points)
@@ -545,8 +547,7 @@ class Bounds:
         """The memory that the bounds take."""
         store = self.store
         arrays = (
-            *self.problem[:11], *self.lumping[1:], *self.tables.sets, self.tables.first_plans,
-            self.best,
+            *self.problem[:11], *self.lumping[1:], *self.tables.sets, *self.tables[2:], self.best,
             *store.blocks, *store.points, *store.plans, store.slots, store.keys,
         )  # fmt: skip
         return float(sum(np.asarray(array).nbytes for array in arrays))

@@ -27,6 +27,7 @@ class Tables(NamedTuple):
     sets: Sets
     first_plans: np.ndarray  # (K, layers x all classes): values of policies that ask no questions
     policy_of: np.ndarray  # (all classes,): which of them is best for a class alone, 0 if unknown
+    informed: np.ndarray  # (layers, all classes, A): action values of the classes alone, from above
 
 
 class Blocks(NamedTuple):
@@ -316,28 +317,16 @@ def bound_actions(tables, points, i):
 
     They are -inf where an action is not allowed and 0 in a terminal state. Returns the largest.
     """
-    problem, best, limit, belief = tables.problem, tables.sets.best, points.limit, points.belief
-    next_state, pattern, shift = problem.next_state, problem.pattern, problem.shift
-    probs, target, first = problem.probs, problem.target, problem.first
-    earned, pay, starts = problem.earned, problem.pay, problem.starts
+    problem, limit, belief = tables.problem, points.limit, points.belief
     X, A = problem.allowed.shape
-    cell = points.cell[i]
-    x, later, over, top = cell % X, first_cell_after(problem, cell), True, -np.inf
+    layer, x = points.cell[i] // X, points.cell[i] % X
+    first, top = problem.first[x], -np.inf
     for a in range(A):
-        limit[i, a] = -np.inf
-        if problem.allowed[x, a]:
-            row, value, over = x * A + a, 0.0, False
-            for c in range(problem.width[x]):
-                value += belief[i, c] * earned[pay[row] + c]
-            for k in range(starts[row], starts[row] if later < 0 else starts[row + 1]):
-                place, moves = first[next_state[k]], shift[k]
-                for c in range(problem.width[x]):
-                    d = c if moves < 0 else target[moves + c]
-                    mass = problem.discount * belief[i, c] * probs[pattern[k] + c]
-                    value += mass * best[later // X, place + d]
-            limit[i, a] = value
-            top = max(top, value)
-    if over:
+        limit[i, a] = 0.0 if problem.allowed[x, a] else -np.inf
+        for c in range(problem.width[x]):
+            limit[i, a] += belief[i, c] * tables.informed[layer, first + c, a]
+        top = max(top, limit[i, a])
+    if top == -np.inf:
         top = 0.0
         for a in range(A):
             limit[i, a] = 0.0

@@ -264,16 +264,6 @@ def flatten(problem, n_actions, first, starts, next_state, probs):
 
 
 @njit(cache=True, nogil=True)
-def row_rewards(start, stop, table, rows, values, out):
-    """Add to out[i] (M,) the mean reward of row rows[i] in every context, for i = start..stop-1."""
-    for i in range(start, stop):
-        for k in range(table.starts[rows[i]], table.starts[rows[i] + 1]):
-            value = values[table.reward[k]]
-            for m in range(out.shape[1]):
-                out[i, m] += value * table.distinct[table.pattern[k], m]
-
-
-@njit(cache=True, nogil=True)
 def number_keys(keys, out):
     """Number the distinct keys (n,) in the order they come, into out (n,); returns how many."""
     count, slots = 0, np.full(1 << 10, -1, np.int32)  # a table of hashes: the first place of each

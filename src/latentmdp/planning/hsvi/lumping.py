@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 
 from latentmdp._util import Flags, Floats, Indices, Integers, frozen
 from latentmdp.model import LatentMDP
-from latentmdp.outcomes import Outcomes, RunInBlocks, at_once, numbered
+from latentmdp.outcomes import Outcomes, RunInBlocks, at_once
 from latentmdp.planning.hsvi import kernels_lumping as kernels
 from latentmdp.planning.limits import LimitReached
 
@@ -104,14 +104,7 @@ def lump(
     """
     S, A, M = model.n_states, model.n_actions, model.n_contexts
     table = model.tabulate(run)
-    # Rows with the same outcomes but for where they lead earn the same, unless there is a bonus.
-    paid, first = numbered(table.starts, table.pattern * np.int64(model.n_rewards) + table.reward)
-    if model.bonus is not None:
-        paid = first = np.arange(S * A)
-    rewards = np.zeros((first.size, M))
-    if model.bonus is not None:
-        rewards += np.moveaxis(model.bonus, 0, -1).reshape(S * A, M)
-    run(kernels.row_rewards, first.size, table, first, model.reward_values, rewards)
+    rewards, paid = model.row_rewards(run)
     pairs = _classes(model, table, paid, rewards, run, check)
     own, contexts = np.empty((S, M), np.int32), np.zeros((S, M), np.int32)
     counts, leader = np.empty(S, np.int64), np.arange(S)

@@ -38,7 +38,7 @@ _GROWTH = 2.0
 """Factor from sweep to sweep for the number of points: a small one repeats sweeps over nearly the
 same points, a large one places many by old bounds."""
 
-_EXPLORED = 0.1
+_EXPLORED = 0.2
 """Share of all work that is spent to find out: that of a round of trials, which may bring nothing
 by chance if they are fewer, and what a kind of round that brought less may take of the others'."""
 
@@ -94,9 +94,7 @@ class HeuristicSearch:
 
     def _begin(self) -> None:
         self._count, self._spare = _WIDTH, _GROWTH
-        self._pace = 0.0  # seconds of a backup in the last sweep
-        # Seconds and points of the last sweep, and points that the next one will add, about.
-        self._last_sweep, self._last_points, self._added = 0.0, 0, 1.0
+        self._last_sweep = self._pace = 0.0  # seconds of the last sweep, and of a backup in it
         self._kinds = {"sets": _Kind(), "trials": _Kind(), "sweep": _Kind()}
 
     def start(self, weights: Floats) -> None:
@@ -129,17 +127,9 @@ class HeuristicSearch:
             raise NothingLeft("stopped: no belief is left that would move the bounds")
 
     def _sweep(self) -> None:
-        """A sweep; the last one before the time limit has as many points as end in time."""
-        bounds, began, last = self.bounds, self.clock.seconds, self._last_sweep
-        points, left = bounds.n_points, self.clock.remaining
-        # Looking for plans among those of n points takes sqrt(n) in part: n^1.25 in all.
-        if 0.0 < left < 2.0 * _GROWTH**1.25 * last:
-            # No two more of twice as many: all points that one can have are added now.
-            possible = (left / last) ** (1.0 / 1.25) * self._last_points
-            self._count *= max(possible - points, 0.0) / self._added
+        began = self.clock.seconds
         self.back_up(self.sample())
-        self._added = max(_GROWTH * (bounds.n_points - points), 1.0)
-        self._last_sweep, self._last_points = self.clock.seconds - began, bounds.n_points
+        self._last_sweep = self.clock.seconds - began
 
     def _run_trials(self) -> None:
         """Trials that take a share of all work so far."""
