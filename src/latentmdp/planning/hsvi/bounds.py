@@ -160,13 +160,13 @@ class Bounds:
             problem, self.reference, self.best, starts, room, check, self._share
         )  # fmt: skip
         self.memory, self._most_outcomes = clock.memory, int(np.diff(problem.starts).max())
-        self.first_actions, *policies = self._first_policies(
+        self.first_actions, first_plans, policy_of = self._first_policies(
             flat, q, least, 0.5 * share * clock.memory
         )
-        lowest = max(float(least.min()), float(policies[0].min()))
+        lowest = max(float(least.min()), float(first_plans.min()))
         self.magnitude = max(float(np.abs(self.best).max()), -lowest) + hidden
         self._least_rise = 1e-13 * self.magnitude
-        self.tables = Tables(problem, self._sets.nothing(), *policies, q[..., 0])
+        self.tables = Tables(problem, self._sets.nothing(), first_plans, policy_of, q[..., 0])
         X, A = problem.allowed.shape
         widest = int(problem.width.max())
         self._by_state = np.diff(problem.starts[::A])  # outcomes of all actions
