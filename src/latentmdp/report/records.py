@@ -145,13 +145,15 @@ def curves_section(groups: Groups, references: Mapping[str, float] | None = None
         if any(len(records) > 1 for records in groups.values())
         else " A single run has no band: give several runs to see the spread."
     )
+    earned = [name for name in references if "bound" not in name]  # which nobody need reach
+    goal = f" near the line of: {max(earned, key=references.__getitem__)}" if earned else ""
     runs = {name: [record.run for record in records] for name, records in groups.items()}
     pictures = [
         drawn(
             "Return over episodes",
             "Each point is the mean return of the episodes before it, a tenth of the run; the last "
             "point is the return at the end. It should climb and flatten"
-            f"{_goal(references)}.{spread}",
+            f"{goal}.{spread}",
             lambda axes: plot.returns(runs, axes, references=references),
         )
     ]
@@ -168,9 +170,3 @@ def curves_section(groups: Groups, references: Mapping[str, float] | None = None
             )
         )
     return Section("How learning went", "", pictures=pictures)
-
-
-def _goal(references: Mapping[str, float]) -> str:
-    """What a curve should come near: the best of what can be earned, which a bound need not be."""
-    earned = [name for name in references if "bound" not in name]
-    return f" near the line of: {max(earned, key=references.__getitem__)}" if earned else ""
