@@ -44,7 +44,7 @@ lint: $(VENV)/.dev  ## ruff and mypy (strict) on the package
 	$(BIN)/mypy
 
 bench: $(VENV)/.dev  ## every benchmark: ratios against peers and the machine's limit
-	@set -e; for file in $$(grep -l __main__ benchmarks/*.py | grep -Ev 'groups_in_logs|interval_coverage|limits'); do \
+	@set -e; for file in $$(grep -l __main__ benchmarks/*.py | grep -Ev 'groups_in_logs|interval_coverage|limits|real_panels'); do \
 		echo "== $$file"; $(BIN)/python "$$file"; done
 
 arena: $(VENV)/.dev  ## every learner on every task, against certified optima (hours)
