@@ -56,7 +56,7 @@ def test_a_policy_that_is_drawn(files):
     run(*given, "--out", files / "page.html")
     text = (files / "page.html").read_text()
     for i in range(plan.policy.weights.size):
-        assert f"Policy {i + 1}, drawn with probability" in text
+        assert f"Policy {i + 1}, drawn at the start with probability" in text
     assert "policy.parts" in run(*given, "--out", files / "t.md", code=2).stderr
     run("explorer", files / "r.npz", "--out", files / "page.html")
 

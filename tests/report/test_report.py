@@ -189,7 +189,7 @@ def test_the_page_is_self_contained_and_escaped(small_report):
         assert part in text
     seeds = re.findall(r'data-label="seed"[^>]*>(\d+)</td>', text)
     runs = [read(small_report / name) for name in ("a.npz", "b.npz", "c.parquet")]
-    assert seeds == [str(run.seed) for run in runs]
+    assert seeds == [str(run.run.settings.get("seed")) for run in runs]
     assert seeds[0] != seeds[1]
 
 

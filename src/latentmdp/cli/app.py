@@ -36,11 +36,11 @@ class _PlainFlags:
 
 
 class _Command(_PlainFlags, TyperCommand):
-    pass
+    """One command."""
 
 
 class _Group(_PlainFlags, TyperGroup):
-    pass
+    """All commands."""
 
 
 app = typer.Typer(

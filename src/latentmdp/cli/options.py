@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
     from latentmdp.logs import Logs
 
 
-def completed(*names: str, help: str = "") -> Any:
-    """An option for which a shell offers these names."""
+def completed(
+    names: Callable[[], Iterable[str]], info: Callable[..., Any] = typer.Option, **settings: Any
+) -> Any:
+    """An option, or another `info` of typer, for which a shell offers names, made when needed."""
 
     def complete(incomplete: str) -> list[str]:
-        return [name for name in names if name.startswith(incomplete)]
+        return [name for name in names() if name.startswith(incomplete)]
 
-    return typer.Option(help=help, autocompletion=complete)
+    return info(autocompletion=complete, **settings)
 
 
 def existing_file(metavar: str, help: str = "", or_folder: bool = False) -> Any:
@@ -96,7 +98,9 @@ RewardModel = Annotated[
 ]
 PolicyName = Annotated[
     str,
-    completed("uniform", *PLANNERS, help="`uniform`, a planner's name (`qmdp`), or a file."),
+    completed(
+        lambda: ["uniform", *PLANNERS], help="`uniform`, a planner's name (`qmdp`), or a file."
+    ),
 ]
 TimeLimit = Annotated[float | None, typer.Option(min=0.0, help="Seconds a planner may take.")]
 Plot = Annotated[
@@ -317,16 +321,12 @@ class LogSource:
 
     def read(self, device: str = "cpu") -> tuple[Logs, lm.engines.Engine | None]:
         """The logs, and the engine that checks the files of a folder; models are refused."""
-        engine, path, levels = engine_of(self.cluster, device), self.logs, self.reward_levels
+        engine, path = engine_of(self.cluster, device), self.logs
         arguments: dict[str, Any] = _named(self.columns)
         if self.covariates is not None:
             arguments["covariates"] = parts_of(self.covariates)
-        if levels != "auto":
-            if levels != "none" and not levels.isdigit():
-                raise typer.BadParameter(
-                    f"--reward-levels takes a number, auto or none, got {levels!r}"
-                )
-            arguments["reward_levels"] = None if levels == "none" else int(levels)
+        if self.reward_levels != "auto":
+            arguments["reward_levels"] = value_of(self.reward_levels)
         if self.silent_rewards:
             arguments["informative_rewards"] = False
         if path.is_dir() or set("*?[") & set(str(path)):
@@ -365,7 +365,7 @@ class StructureOptions:
         """The same as arguments of `initialize` and `solve`."""
         answers = {"yes": True, "no": False}
         arguments = {name: answers.get(value, value) for name, value in vars(self).items()}
-        return {"n_contexts": contexts_of(arguments.pop("contexts")), **arguments}
+        return {"n_contexts": value_of(arguments.pop("contexts")), **arguments}
 
 
 @dataclass
@@ -395,15 +395,6 @@ class OutcomeFiles:
 def parts_of(text: str) -> list[str]:
     """Names separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def contexts_of(text: str) -> int | Literal["auto"]:
-    """The value of `--contexts`."""
-    if text == "auto":
-        return "auto"
-    if not text.isdigit() or int(text) < 1:
-        raise typer.BadParameter(f"--contexts takes a positive number or auto, got {text!r}")
-    return int(text)
 
 
 def belief_of(text: str | None) -> list[float] | dict[str, float] | None:

@@ -5,7 +5,6 @@ The belief b(m) along an episode is that of a filter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +15,8 @@ from latentmdp._util import (
     COLOURS,
     Floats,
     Integers,
-    Result,
     Worded,
     band,
-    canvas,
     legend,
 )
 from latentmdp.belief import posterior
@@ -27,41 +24,18 @@ from latentmdp.fit import Fit
 from latentmdp.logs import Logs
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy
-from latentmdp.report.page import Picture, context_labels
+from latentmdp.report.page import Picture, context_labels, drawn
 from latentmdp.simulation import simulate
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 
-@dataclass(frozen=True, eq=False)
-class Assignment(Result):
-    """How surely episodes belong to their most likely context, and how many to each (M,).
+def assignment(fit: Fit, logs: Logs) -> dict[str, Any]:
+    """Facts of p(m | individual) after a fit to these logs: how surely individuals belong to one.
 
-    `share_sure` of them have one with a probability of at least 0.95; the mean probability of the
-    most likely one is the `expected_accuracy` of the labels.
-    """
-
-    share_sure: float
-    expected_accuracy: float
-    expected_episodes: Floats
-
-    def facts(self) -> dict[str, Any]:
-        """The numbers, and what the shares are of."""
-        sure = f"{self.share_sure:.1%} of episodes belong to one context with 0.95 or more"
-        return {
-            **super().facts(),
-            "share_sure": Worded(self.share_sure, sure),
-            "expected_accuracy": Worded(
-                self.expected_accuracy, f"{self.expected_accuracy:.1%} of the labels"
-            ),
-        }
-
-
-def assignment(fit: Fit, logs: Logs) -> Assignment:
-    """Summary of p(m | individual) after a fit to these logs.
-
-    An individual counts once, whatever its segments, and as often as its multiplicity says.
+    An individual counts once, whatever its segments, and as often as its multiplicity says. The
+    mean probability of the likeliest context is the expected accuracy of the labels.
     """
     first, counts = [], []
     for batch in logs.batches():
@@ -70,11 +44,15 @@ def assignment(fit: Fit, logs: Logs) -> Assignment:
         counts.append(part.multiplicities()[part.beginnings()])
     likely = fit.responsibilities[np.concatenate(first)]
     weights, top = np.concatenate(counts).astype(np.float64), likely.max(axis=1)
-    return Assignment(
-        float(np.average(top >= 0.95, weights=weights)),
-        float(np.average(top, weights=weights)),
-        weights @ likely,
-    )
+    sure = float(np.average(top >= 0.95, weights=weights))
+    right = float(np.average(top, weights=weights))
+    return {
+        "share_sure": Worded(
+            sure, f"{sure:.1%} of episodes belong to one context with 0.95 or more"
+        ),
+        "expected_accuracy": Worded(right, f"{right:.1%} of the labels"),
+        "expected_episodes": weights @ likely,
+    }
 
 
 def belief_picture(
@@ -89,28 +67,25 @@ def belief_picture(
     typical = int(np.argsort(speed, kind="stable")[len(speed) // 2])
     path, true = along[typical], int(true_contexts[typical])
     called = context_labels(world if world.n_contexts == believed.n_contexts else believed)
-    figure, (axes,) = canvas()
-    plot.beliefs(path, axes, context_names=called, true=true)
-    return Picture(
+    return drawn(
         "Belief along one episode",
-        figure,
         "The median of 101 episodes by how fast the truth shows. Each bar divides one unit of "
         "probability among the contexts; the strong colour at the bottom is the true one, "
         f"{called[true]}, which the agent is never told. It ends at {path[-1, true]:.2f}, from "
         f"{path[0, true]:.2f} before the first step.",
+        lambda axes: plot.beliefs(path, axes, context_names=called, true=true),
     )
 
 
 def groups_picture(model: LatentMDP, what: str) -> Picture:
     """What tells contexts apart."""
-    figure, (axes,) = canvas(1.4 + 0.34 * min(12, model.n_states * model.n_actions + 1))
-    plot.groups(model, axes)
-    return Picture(
+    return drawn(
         "How the contexts differ",
-        figure,
         "A row is where an episode begins, or what follows a state and an action; its dots are the "
         "probabilities in each context. The rows are those where two contexts are furthest apart: "
         f"acting there tells them apart. From {what}.",
+        lambda axes: plot.groups(model, axes),
+        1.4 + 0.34 * min(12, model.n_states * model.n_actions + 1),
     )
 
 
@@ -145,9 +120,8 @@ def growth(
     return np.asarray(np.take_along_axis(along, true[:, None, None], axis=2)[..., 0])
 
 
-def growth_figure(curves: dict[str, Floats]) -> Figure:
+def draw_growth(axes: Axes, curves: dict[str, Floats]) -> None:
     """Mean belief in the true context along an episode, with the middle 80% of episodes."""
-    figure, (axes,) = canvas()
     for i, (name, values) in enumerate(curves.items()):
         spread = tuple(np.quantile(values, (0.1, 0.9), axis=0))
         band(axes, np.arange(values.shape[1]), values, COLOURS[i], name, spread=spread)
@@ -155,4 +129,3 @@ def growth_figure(curves: dict[str, Floats]) -> Figure:
     axes.set(xlabel="steps taken in the episode", ylabel="belief in the true context")
     axes.set_ylim(0.0, 1.02)
     legend(axes, columns=1)
-    return figure

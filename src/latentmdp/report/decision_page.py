@@ -49,11 +49,7 @@ def write_decision_page(
     risk = risk_table(model, compared, (careful.lower, careful.upper))
     pictures = policy_pictures(model, policy) if isinstance(policy, AlphaVectorPolicy) else []
     page = [
-        Section(
-            "What to do",
-            reading(model) + _drawn(policy),
-            tables,
-        ),
+        Section("What to do", reading(model), tables),
         Section(
             "What it earns, and in the worst case",
             "Costs are negative numbers. The last column is a policy that is made for the worst "
@@ -73,14 +69,5 @@ def _tables(
         yield from page_tables(decision_table(model, policy, belief, t))
         return
     for i, (part, share) in enumerate(zip(policy.parts, policy.weights.tolist())):
-        about = f"Policy {i + 1}, drawn with probability {share:.3g}"
+        about = f"Policy {i + 1}, drawn at the start with probability {share:.3g}"
         yield from page_tables(decision_table(model, part, belief, t), about)
-
-
-def _drawn(policy: Policy) -> str:
-    if not isinstance(policy, MixturePolicy) or policy.weights.size == 1:
-        return ""
-    return (
-        f" One of {policy.weights.size} policies is drawn at the start, with the probabilities "
-        "given, and followed to the end: each has tables of its own."
-    )

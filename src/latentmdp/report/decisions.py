@@ -26,7 +26,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,6 @@ from latentmdp._util import (
     Flags,
     Floats,
     atomic_write,
-    canvas,
     listed,
     markdown_table,
     names,
@@ -57,7 +56,7 @@ from latentmdp.planning import (
     switches,
 )
 from latentmdp.policies import AlphaVectorPolicy, Policy
-from latentmdp.report.page import Picture, Table, context_labels, csv_text
+from latentmdp.report.page import Picture, Table, context_labels, csv_text, drawn
 
 Change = tuple[float, int]
 """(probability of a context, the action from there on)."""
@@ -323,20 +322,19 @@ def policy_pictures(model: LatentMDP, policy: Policy, most: int = 4) -> list[Pic
     rule, pictures = action_rule(policy, model), []
     several = [s for s in range(model.n_states) if np.unique(rule.vectors(0, s)[1]).size > 1]
     for s in several[:most]:
-        figure, (axes,) = canvas(1.2 + 0.36 * min(model.n_contexts, 12))
-        plot.policy(policy, s, model.weights, ax=axes)
         caption = (
             "A bar leads from the weight of a context (the mark) to certainty of it; its colour is "
             f"the action taken{model.duration.step(0)}."
         )
-        pictures.append(Picture(f"By belief: {axes.get_title()}", figure, caption))
-    figure, (axes,) = canvas(5.2)
-    plot.graph(model, policy, axes)
+        name = names.label("state", s, model.state_names)
+        draw = partial(plot.policy, policy, s, model.weights, 0)
+        height = 1.2 + 0.36 * min(model.n_contexts, 12)
+        pictures.append(drawn(f"By belief: {name}", caption, draw, height))
     caption = (
         "A node is a state and the action taken there, as large as it is often visited; an arrow "
         "leads to what follows, as wide as it is likely. Moves less likely than 5 % are not drawn."
     )
-    return [*pictures, Picture("How episodes go", figure, caption)]
+    return [*pictures, drawn("How episodes go", caption, partial(plot.graph, model, policy), 5.2)]
 
 
 def decision_table(

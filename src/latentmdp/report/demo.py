@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 
-from latentmdp._util import COLOURS, MUTED, Floats, Worded, canvas, in_words, legend, plural
+from latentmdp._util import COLOURS, MUTED, Floats, Worded, in_words, legend, plural
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
 from latentmdp.online import Run, learn
 from latentmdp.planning import HSVI, QMDP, Memoryless, Plan, Value, evaluate
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
-from latentmdp.report.contexts import growth, growth_figure
-from latentmdp.report.page import Picture, Section, Table, sizes, write_page
+from latentmdp.report.contexts import draw_growth, growth
+from latentmdp.report.page import Section, Table, drawn, sizes, write_page
 from latentmdp.report.records import Record, curves_section, runs_section, settings_tables
 from latentmdp.report.report import model_section
 from latentmdp.theory import separation
@@ -250,33 +250,25 @@ def _overview(demos: Sequence[Demonstration]) -> Section:
         "true model known; no policy earns more than its upper bound. Informed: what could be "
         "earned if the context were told.",
     )
-    picture = Picture(
+    picture = drawn(
         "What each policy earns",
-        _values_figure(demos),
         "As a share of the value with the context known (1.0). The step from no memory to the "
         "best plan is what memory, a belief over contexts, is worth. " + " ".join(shares),
+        lambda axes: _draw_values(axes, demos),
+        3.0,
     )
     return Section("In short", "", [table], [picture])
 
 
-def _values_figure(demos: Sequence[Demonstration]) -> Figure:
-    figure, (axes,) = canvas(3.0)
+def _draw_values(axes: Axes, demos: Sequence[Demonstration]) -> None:
     for i, (name, colour) in enumerate(zip(COLUMNS, (MUTED, COLOURS[1], COLOURS[0], COLOURS[2]))):
         values = [d.means[name] / d.informed for d in demos]
-        positions = [k + 0.2 * (i - 1.5) for k in range(len(demos))]
-        axes.bar(positions, values, width=0.18, color=colour)
-        for position, value in zip(positions, values):
-            # A label that the line at 1 would strike through stands above it.
-            top = (position, 1.0 if 0.88 < value < 1.0 else value)
-            axes.annotate(
-                f"{value:.2f}", top, (0, 2), textcoords="offset points", ha="center", fontsize=8.5
-            )
-        axes.scatter([], [], color=colour, marker="s", label=COLUMNS[name])
-    axes.axhline(1.0, color=MUTED, linestyle="--", linewidth=1.0)
+        positions = np.arange(len(demos)) + 0.2 * (i - 1.5)
+        bars = axes.bar(positions, values, width=0.18, color=colour, label=COLUMNS[name])
+        axes.bar_label(bars, fmt="%.2f", fontsize=8.5, padding=2)
     axes.set_xticks(range(len(demos)), [d.name for d in demos])
     axes.set(ylim=(0.0, 1.12), ylabel="share of value, context known")
     legend(axes, columns=4)
-    return figure
 
 
 def _sections(d: Demonstration) -> list[Section]:
@@ -311,10 +303,10 @@ def _learning(d: Demonstration, name: str) -> Section:
     ends = {label: values[:, -1].mean() for label, values in d.growth.items()}
     beliefs = "; ".join(f"{label}: {value:.2f}" for label, value in ends.items())
     episodes = len(next(iter(d.growth.values())))
-    growing = Picture(
+    growing = drawn(
         "Belief in the true context",
-        growth_figure(d.growth),
         f"Mean over {episodes:,} episodes; the band holds the middle 80% of them. It starts at the "
         f"prior and should climb towards 1. At the end of an episode, {beliefs}.",
+        lambda axes: draw_growth(axes, d.growth),
     )
     return Section(f"{name}: learning from nothing", text, (), [*curves.pictures, growing])

@@ -12,7 +12,7 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from latentmdp._util import (
     MUTED,
     STYLE,
     atomic_write,
+    canvas,
     cell,
     labelled,
     listed,
@@ -33,6 +34,7 @@ from latentmdp.model import LatentMDP
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LIGHT = {
@@ -111,6 +113,13 @@ class Picture:
     figure: Figure
     caption: str
     wide: bool = False
+
+
+def drawn(title: str, caption: str, draw: Callable[[Axes], object], height: float = 3.4) -> Picture:
+    """A picture on axes of a figure of its own, which no notebook shows."""
+    figure, (axes,) = canvas(height)
+    draw(axes)
+    return Picture(title, figure, caption)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from latentmdp import plot
-from latentmdp._util import RNGLike, Worded, canvas
+from latentmdp._util import RNGLike, Worded
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.planning import (
@@ -20,7 +20,7 @@ from latentmdp.planning import (
     evaluate,
 )
 from latentmdp.policies import AlphaVectorPolicy, HistoryPolicy, Policy
-from latentmdp.report.page import Picture, Table, context_labels, facts_table
+from latentmdp.report.page import Picture, Table, context_labels, drawn, facts_table
 
 
 @dataclass(frozen=True)
@@ -157,11 +157,9 @@ def compact_table(plan: Plan, loss: float = 0.01) -> Table | None:
 
 def bounds_picture(plan: Plan) -> Picture:
     """How the bounds closed."""
-    figure, (axes,) = canvas()
-    plot.bounds(plan, axes)
-    return Picture(
+    return drawn(
         "Bounds of the planner",
-        figure,
         "The optimal value per episode lies between the solid and the dashed line; "
         "the shaded gap is what is not known, and it should close.",
+        lambda axes: plot.bounds(plan, axes),
     )

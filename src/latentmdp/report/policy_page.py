@@ -67,10 +67,7 @@ def write_explorer(
     graph = policy if isinstance(policy, PolicyGraph) else None
     _require_size(vectors, graph)
     require_writable(out)
-    data = _data(vectors) | {
-        "usesBelief": isinstance(policy, AlphaVectorPolicy),
-        "unit": unit,
-    }
+    data = _data(vectors) | {"usesBelief": isinstance(policy, AlphaVectorPolicy), "unit": unit}
     if graph is not None:
         data |= _links(graph)
     # A link to a history is one of this policy only.

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from latentmdp import io, plot
-from latentmdp._util import canvas, listed
+from latentmdp._util import listed
 from latentmdp.errors import FormatError
 from latentmdp.experiments import Experiment, read_experiment
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.online import Run
-from latentmdp.report.page import Picture, Section, Table, facts_table
+from latentmdp.report.page import Section, Table, drawn, facts_table
 
 _NOT_SHARED = ("seed", "key", "world")
 """Settings in which the runs of one group may differ."""
@@ -45,11 +45,6 @@ class Record:
         learner = settings.get("learner", "")
         method = _METHODS.get(learner, learner)
         return f"{method}, contexts {settings['contexts']}" if "contexts" in settings else method
-
-    @property
-    def seed(self) -> int | None:
-        """The seed as it was given; None if it was not a number."""
-        return self.run.settings.get("seed")
 
     @property
     def shared_settings(self) -> dict[str, Any]:
@@ -107,20 +102,16 @@ def filled(model: LatentMDP) -> LatentMDP:
 
 def runs_section(groups: Groups, grouped_by: str = "method") -> Section:
     """One row per run, with what its group is called."""
-    rows = [
-        (
-            *(r.name, name, r.run.n_episodes, r.seed, r.run.trailing_return(), r.run.value),
-            *(float(r.run.returns.mean()), r.run.seconds),
-        )
-        for name, records in groups.items()
-        for r in records
-    ]
+    rows: list[tuple[Any, ...]] = []
+    for name, records in groups.items():
+        for r in records:
+            run, seed = r.run, r.run.settings.get("seed")
+            earned = (run.trailing_return(), run.value, float(run.returns.mean()))
+            rows.append((r.name, name, run.n_episodes, seed, *earned, run.seconds))
+    columns = ("value of the policy", "mean return", "seconds")
     table = Table(
         "Runs",
-        (
-            *("run", grouped_by, "episodes", "seed", "return at the end"),
-            *("value of the policy", "mean return", "seconds"),
-        ),
+        ("run", grouped_by, "episodes", "seed", "return at the end", *columns),
         rows,
         "Returns are per episode; at the end: over the last tenth of the episodes. The value of "
         "the policy is from episodes of its own that nothing was learned from, with a 95 % "
@@ -154,36 +145,28 @@ def curves_section(groups: Groups, references: Mapping[str, float] | None = None
         if any(len(records) > 1 for records in groups.values())
         else " A single run has no band: give several runs to see the spread."
     )
+    earned = [name for name in references if "bound" not in name]  # which nobody need reach
+    goal = f" near the line of: {max(earned, key=references.__getitem__)}" if earned else ""
     runs = {name: [record.run for record in records] for name, records in groups.items()}
-    returns, (axes,) = canvas()
-    plot.returns(runs, axes, references=references)
     pictures = [
-        Picture(
+        drawn(
             "Return over episodes",
-            returns,
             "Each point is the mean return of the episodes before it, a tenth of the run; the last "
             "point is the return at the end. It should climb and flatten"
-            f"{_goal(references)}.{spread}",
+            f"{goal}.{spread}",
+            lambda axes: plot.returns(runs, axes, references=references),
         )
     ]
     every = [run for members in runs.values() for run in members]
     if any(np.isfinite(run.error_curve.values).any() for run in every):
-        errors, (axes,) = canvas()
-        plot.model_errors(runs, axes)
         pictures.append(
-            Picture(
+            drawn(
                 "Model error over episodes",
-                errors,
                 "Sum over contexts, states and actions of the L1 distance between the estimated "
                 "and the true distribution of what follows, up to relabelling. It should fall; "
                 "episodes at which the number of contexts was wrong have no error and are left "
                 "out." + spread,
+                lambda axes: plot.model_errors(runs, axes),
             )
         )
     return Section("How learning went", "", pictures=pictures)
-
-
-def _goal(references: Mapping[str, float]) -> str:
-    """What a curve should come near: the best of what can be earned, which a bound need not be."""
-    earned = [name for name in references if "bound" not in name]
-    return f" near the line of: {max(earned, key=references.__getitem__)}" if earned else ""

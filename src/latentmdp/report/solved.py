@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from latentmdp import plot
-from latentmdp._util import canvas, plural
+from latentmdp._util import plural
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.planning import evaluate
-from latentmdp.report.page import Picture, Section, Table, facts_table
+from latentmdp.report.page import Picture, Section, Table, drawn, facts_table
 
 
 def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) -> Section:
@@ -23,7 +23,7 @@ def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) ->
             _estimates_table(solved, true),
             *_doubts(solved),
         ],
-        _pictures(solved, true),
+        list(_pictures(solved, true)),
     )
 
 
@@ -86,37 +86,30 @@ def _doubts(solved: Solved) -> Iterator[Table]:
         yield Table("If the logger saw more", ("factor", "least gain"), least, note)
 
 
-def _pictures(solved: Solved, true: float | None) -> list[Picture]:
-    figure, (axes,) = canvas(2.6)
-    plot.estimates(solved, axes, true=true)
-    pictures = [
-        Picture(
-            "Two estimates side by side",
-            figure,
-            "Points are estimates; bars are two standard errors for importance sampling and the "
-            "interval for the whole episode. The upper two are of the same first steps, one from "
-            "the logs alone and one from the fitted model: if the model's lies far outside the "
-            "bar, do not trust it."
-            if solved.logged.steps
-            else "The point is the estimate, the bar its interval. No logged episode agrees with "
-            "the policy long enough for an estimate without the model.",
-        )
-    ]
+def _pictures(solved: Solved, true: float | None) -> Iterator[Picture]:
     steps, horizon = solved.logged.steps, solved.model.horizon
+    yield drawn(
+        "Two estimates side by side",
+        "Points are estimates; bars are two standard errors for importance sampling and the "
+        "interval for the whole episode. The upper two are of the same first steps, one from the "
+        "logs alone and one from the fitted model: if the model's lies far outside the bar, do not "
+        "trust it."
+        if steps
+        else "The point is the estimate, the bar its interval. No logged episode agrees with the "
+        "policy long enough for an estimate without the model.",
+        lambda axes: plot.estimates(solved, axes, true=true),
+        2.6,
+    )
     if steps:
         reach = (
             f"the logs reach the end of the episode, {plural(steps, 'step')}"
             if steps == horizon
             else f"after step {steps} of {horizon} too few are left for an estimate"
         )
-        reached, (axes,) = canvas(2.8)
-        plot.agreement(solved, axes)
-        pictures.append(
-            Picture(
-                "How far the logs reach",
-                reached,
-                "Effective number of logged episodes that still agree with the policy after each "
-                f"step. It falls as the episode goes on; {reach}.",
-            )
+        yield drawn(
+            "How far the logs reach",
+            "Effective number of logged episodes that still agree with the policy after each step. "
+            f"It falls as the episode goes on; {reach}.",
+            lambda axes: plot.agreement(solved, axes),
+            2.8,
         )
-    return pictures

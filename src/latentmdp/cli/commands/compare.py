@@ -56,18 +56,19 @@ def command(
     columns = ("method", "value", "worst", "regret", "lower", "upper", "gap", "seconds")
     rows = [[plan[name] for name in columns] for plan in plans]
     screen.table(str(model), ("planner", *columns[1:]), rows)
-    screen.say("value: mean per episode; worst: in the context where the policy earns least;")
-    screen.say(
-        "regret: at most, beside knowing the context; lower, upper: proved bounds of the value."
-    )
     errors = [r.value.stderr_by_context for r in results if r.value is not None]
     largest = max((float(e.max()) for e in errors if e is not None), default=0.0)
-    if largest:
-        screen.say(f"~ simulated, with standard errors of at most {largest:.1g}.")
-    if any(r.bounds_of == "memoryless" for r in results):
-        screen.say("* over memoryless policies; the other upper bounds are over all policies.")
-    if any(r.bounds_of not in ("", "memoryless") for r in results):
-        screen.say("+ bounds of the worst case, not of the mean.")
+    notes = {
+        "": "value: mean per episode; worst: in the context where the policy earns least; regret: "
+        "at most, beside knowing the context; lower, upper: proved bounds of the value.",
+        "~": f"simulated, with standard errors of at most {largest:.1g}.",
+        "*": "over memoryless policies; the other upper bounds are over all policies.",
+        "+": "bounds of the worst case, not of the mean.",
+    }
+    texts = [getattr(value, "text", "") for row in rows for value in row]
+    for mark, note in notes.items():
+        if any(text.startswith(mark) or text.endswith(mark) for text in texts):
+            screen.say(note, mark)
     for result in results:
         if result.problem:
             screen.say(result.problem, f"{result.name}:")

@@ -58,7 +58,7 @@ def command(
         f"contexts in {source.logs}",
         {
             **fit.facts(),
-            **sure.facts(),
+            **sure,
             "profiles": Worded.lines(profiles(fit, data)),
             "missing": data.missing,
             "warnings": [str(warning.message) for warning in caught],

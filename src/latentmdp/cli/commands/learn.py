@@ -4,6 +4,7 @@ from typing import Literal
 
 import latentmdp as lm
 from latentmdp.cli import options
+from latentmdp.cli.config import value_of
 from latentmdp.cli.screen import Screen
 
 
@@ -33,7 +34,7 @@ def command(
     screen.checkpoint = checkpoint
     learned = lm.learn(
         world,
-        options.contexts_of(contexts),
+        value_of(contexts),
         episodes,
         rng=seed,
         method=method,

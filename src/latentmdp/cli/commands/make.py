@@ -11,17 +11,11 @@ from latentmdp.cli.config import handed_on
 from latentmdp.cli.screen import Screen
 
 
-def _names(incomplete: str) -> list[str]:
-    """What a shell offers; only then are the instances looked up."""
-    names = (entry.name for entry in lm.instances.list_instances())
-    return [name for name in names if name.startswith(incomplete)]
-
-
 @options.command()
 def command(
     screen: Screen,
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(autocompletion=_names)] = None,
+    name: Annotated[str | None, options.completed(KINDS["instances"], typer.Argument)] = None,
     out: options.ModelOut = None,
     seed: options.Seed = 0,
     show: Annotated[bool, typer.Option("--list")] = False,

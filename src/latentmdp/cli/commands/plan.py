@@ -17,7 +17,7 @@ def command(
     context: typer.Context,
     source: options.ModelSource,
     method: Annotated[
-        str, options.completed(*PLANNERS, help=f"Which planner: {', '.join(PLANNERS)}.")
+        str, options.completed(lambda: PLANNERS, help=f"Which planner: {', '.join(PLANNERS)}.")
     ] = DEFAULT,
     gap: Annotated[float | None, typer.Option(min=0.0)] = None,
     objective: Annotated[

@@ -11,15 +11,10 @@ from latentmdp.cli.catalogue import KINDS
 from latentmdp.cli.screen import Screen
 
 
-def _names(incomplete: str) -> list[str]:
-    """What a shell offers; only then are the experiments imported."""
-    return [name for name in KINDS["experiments"]() if name.startswith(incomplete)]
-
-
 @options.command(config=True)
 def command(
     screen: Screen,
-    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=_names)],
+    name: Annotated[str, options.completed(KINDS["experiments"], typer.Argument, metavar="NAME")],
     quick: options.Quick = False,
     out: options.ResultsFolder = Path("out"),
     seeds: Annotated[int | None, typer.Option(min=1)] = None,
