@@ -73,8 +73,8 @@ def test_bad_input_ends_with_code_2_and_no_traceback(arguments, message):
 def test_bad_options_of_commands_on_files(model, arguments, message):
     filled = [a.format(model=model, folder=model.parent) for a in arguments]
     result = run(*filled, code=2)
-    # The message may be broken over the lines of a box.
-    assert message in " ".join(result.stderr.replace("│", " ").split())
+    # The message may be broken over the lines of a box, a long path in the middle of a word.
+    assert message.replace(" ", "") in "".join(result.stderr.replace("│", " ").split())
     assert "Traceback" not in result.output
 
 
