@@ -447,7 +447,8 @@ class ContextSearch:
         if choice == 0 and np.isnan(stability[1:]).all() and tried > 1:
             return f"Fairly sure: {what}; nothing was found that tells individuals apart."
         neighbours = [k for k in (choice - 1, choice + 1) if 0 <= k < tried]
-        losers = ", ".join(f"{self.least + k} lose {losses[k]}" for k in neighbours)
+        numbers = [(self.least + k, losses[k]) for k in neighbours]
+        losers = ", ".join(f"{M} lose{'s' if M == 1 else ''} {loss}" for M, loss in numbers)
         below = [loss for loss in losses[:choice] if loss.nats <= 2.0 * loss.error]
         above = [loss for loss in losses[choice + 1 :] if loss.nats <= loss.error]
         clear = not below and not above and not stability[choice] < STABLE

@@ -747,25 +747,34 @@ def _by_context(naming: _Names, values: Floats) -> str:
 
 
 def _changes(explanation: Explanation, naming: _Names) -> str:
-    turns, stays = [], []
+    wanted = {wish.context: wish.action for wish in explanation.wishes}
+    turns, stays, blind = [], [], []
     for point in explanation.turning_points:
         name = naming.contexts[point.context]
-        if point.belief is None or point.action is None:
-            stays.append(name)
-        else:
+        if point.belief is not None and point.action is not None:
             share, now = point.belief[point.context], explanation.belief[point.context]
             turns.append(
                 f"{naming.action(point.action)} once {name} has probability {share:.3f} "
                 f"(now {now:.3f})"
             )
-    parts = []
+        elif wanted.get(point.context, explanation.action) == explanation.action:
+            stays.append(name)
+        else:
+            blind.append(name)
+    sentences = []
     if turns:
-        parts.append("What would change it, the other contexts keeping their proportions: ")
-        parts.append("; ".join(turns) + ".")
+        sentences.append(
+            f"What would change it, the other contexts keeping their proportions: "
+            f"{'; '.join(turns)}."
+        )
     if stays:
-        more = " " if turns else ""
-        parts.append(f"{more}Growing sure of {' or '.join(stays)} would not change it.")
-    return "".join(parts)
+        sentences.append(f"Growing sure of {' or '.join(stays)} would not change it.")
+    if blind:
+        sentences.append(
+            f"Nor does this plan turn for certainty of {' or '.join(blind)}, where another action "
+            "is best: it was made for the beliefs that occur."
+        )
+    return " ".join(sentences)
 
 
 def _wants(explanation: Explanation, naming: _Names) -> str:
