@@ -14,6 +14,7 @@ is added to the bounds.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from latentmdp._util import Floats, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import numbered, row_sums
 from latentmdp.planning.chains import chain_of, policy_chain, total_bounds
+from latentmdp.planning.limits import LimitReached
 from latentmdp.planning.totals import totals_from_above
 
 TOLERANCE = 1e-10
@@ -83,10 +85,21 @@ def best_from_above(
     """Upper bounds (S, M) on the optimal values of every context; 0 in terminal states.
 
     `rewards` (R, M) are those of the rows of `steps`. The bounds are within `TOLERANCE`,
-    and a backup of them is at most they. `check` is called now and then, and may raise.
+    and a backup of them is at most they. `check` is called now and then; if it raises
+    `LimitReached`, the bounds are those of the backups so far. Without a discount nothing is known
+    before the end, and it is not called.
     """
     if discount == 1.0:
-        return totals_from_above(steps, rewards, check)
+        return totals_from_above(steps, rewards, None)
+
+    def is_over() -> bool:
+        try:
+            if check is not None:
+                check()
+        except LimitReached:
+            return True
+        return False
+
     S = steps.first.size - 1
     flatness = Flatness.of(steps, discount, M)
     q, ahead, nothing = np.empty((1, len(rewards), M)), np.zeros((2, S, M)), np.empty((0, S, M))
@@ -100,18 +113,18 @@ def best_from_above(
             value, before = ahead[0].copy(), value
             shift, is_close = _closeness(flatness, value, before)
             total += 1
-            if is_close or total * (1.0 - discount) > _ENOUGH:
+            is_close |= total * (1.0 - discount) > _ENOUGH
+            if is_close or is_over():
                 return np.where(np.diff(steps.first)[:, None] > 0, value + shift, 0.0)
-        if check is not None:
-            check()
         sweeps *= 2  # what moves slowly through the states needs many, and few solves
         rows_before, rows = rows, np.empty((S, M), np.int64)
         bellman.greedy_rows(steps.first, q[0], rows)
         if not np.array_equal(rows, rows_before):  # else it was evaluated as well as it can be
             guess = value[:, :, None]
-            value = solve_policies(
-                steps, rewards, discount, rows, guess, by_context=True, check=check
-            )
+            with suppress(LimitReached):  # the next backup says how far the value may be off
+                value = solve_policies(
+                    steps, rewards, discount, rows, guess, by_context=True, check=check
+                )
 
 
 def policies_from_below(

@@ -157,7 +157,8 @@ def least_values(
     rows = planning_rows(model)
     costs = rows._replace(rewards=-rows.rewards)
     if model.horizon is None:
-        return np.asarray(0.0 - _endless_best(model, costs, model.discount, check)[None])
+        above = best_from_above(*costs.problem, model.discount, model.n_contexts, check)
+        return np.asarray(0.0 - above[None])
     _require_room(model, model.n_states, "the values of the worst policies")
     values = np.zeros((model.horizon, model.n_states, model.n_contexts))
     scratch = np.empty((1, costs.action.size, model.n_contexts))
@@ -328,7 +329,7 @@ def _row_values(
     values, nothing = np.empty((model.n_layers, R, M)), np.empty((0, model.n_states, M))
     if model.horizon is None:
         ahead = np.zeros((2, model.n_states, M))
-        ahead[1] = discount * _endless_best(model, rows, discount, check)
+        ahead[1] = discount * best_from_above(*rows.problem, discount, model.n_contexts, check)
         bellman.outcome_values(0, model.n_states, *rows.problem, 1.0, 0, 1, ahead, values, nothing)
     else:
         _fill_outcomes(model, rows, discount, values, nothing, values, check, threads)
@@ -356,21 +357,6 @@ def _fill_outcomes(
             run_blocks(bellman.outcome_values, spans, threads, None, *common)
 
     _fill_layers(layered, layer, fill, check, rewards)
-
-
-def _endless_best(
-    model: LatentMDP, rows: PlanningRows, discount: float, check: Check | None
-) -> Floats:
-    """Upper bounds (S, M) on the values without an end; the most for ever if there is no time.
-
-    Without a discount either, nothing is known before they are there.
-    """
-    check = None if discount == 1.0 else check
-    try:
-        return best_from_above(*rows.problem, discount, model.n_contexts, check)
-    except LimitReached:
-        bound = _most(rows.rewards) / (1.0 - discount)
-        return np.where(model.terminal[:, None], 0.0, np.full((1, model.n_contexts), bound))
 
 
 def _most(rewards: Floats) -> float:

@@ -145,8 +145,8 @@ class Bounds:
         check = clock.check
         self.lumping = lump(model, self._share_all, self.quotient.keep_apart or check)
         problem = self.problem = self.lumping.problem
-        flat = self.lumping.flat()
-        q = q_values(flat, check, threads)
+        flat, at_least = self.lumping.flat(), clock.with_time_left().check
+        q = q_values(flat, at_least, threads)
         self.best = np.ascontiguousarray(best_of(flat, q)[:, :, 0])
         least = _least(problem)
         hidden = 0.0 if model.initial_bonus is None else float(np.abs(model.initial_bonus).max())
@@ -161,7 +161,7 @@ class Bounds:
         )  # fmt: skip
         self.memory, self._most_outcomes = clock.memory, int(np.diff(problem.starts).max())
         self.first_actions, first_plans, policy_of = self._first_policies(
-            flat, q, least, 0.5 * share * clock.memory
+            flat, q, least, 0.5 * share * clock.memory, at_least
         )
         lowest = max(float(least.min()), float(first_plans.min()))
         self.magnitude = max(float(np.abs(self.best).max()), -lowest) + hidden
@@ -214,11 +214,13 @@ class Bounds:
         return blocks(n, max(1, -(-n // (8 * thread_count(self.threads)))))
 
     def _first_policies(
-        self, flat: LatentMDP, q: Floats, least: Floats, memory: float, looks: float = 1e8
-    ) -> tuple[Any, ...]:
+        self, flat: LatentMDP, q: Floats, least: Floats, memory: float,
+        at_least: Callable[[], None], looks: float = 1e8,
+    ) -> tuple[Any, ...]:  # fmt: skip
         """Memoryless policies: one for all contexts, and those that are best in single ones.
 
-        As many as so much memory allows, and looks at outcomes, a fraction of a second.
+        As many as so much memory allows, and looks at outcomes, a fraction of a second; `at_least`
+        is the clock of the first.
 
         Their actions (layers, X, K) and values (K, layers x all classes), and of every class the
         policy that is best for it alone, 0 if that is not among them.
@@ -240,9 +242,10 @@ class Bounds:
         of_class = problem.first[:-1] + lumping.classes[lumping.leaders][:, heaviest].T
         actions = np.concatenate([joint[:, :, None], alone[:, of_class].swapaxes(1, 2)], axis=2)
         values = np.tile(least[:, None, None], (1, state.size, 1))  # of any policy no less is known
-        for some in (1, n + 1):  # the first at once, as time may run out for the others
+        # The first at once, as time may run out for the others.
+        for some, check in ((1, at_least), (n + 1, self.check)):
             try:
-                values = policy_values(flat, actions[:, state, :some], self.check)[..., 0]
+                values = policy_values(flat, actions[:, state, :some], check)[..., 0]
             except LimitReached:
                 break
         if model.duration.is_total:
