@@ -539,11 +539,22 @@ class Bounds:
 
     def bounds_at(self, points: Integers) -> tuple[Floats, Floats, Integers]:
         """The lower and upper bounds at points, and the plans that attain the lower ones."""
+        found = self._looked_up(points)
+        uppers = np.minimum(found.uppers, self.store.points.upper[points])
+        return found.lowers, uppers, found.plans
+
+    @property
+    def informed_upper(self) -> float:
+        """The upper bound at the start by sets of contexts alone, whatever points know there."""
+        knowns = self._looked_up(self.start_points).knowns
+        return self.constant + float(self.start_weights @ knowns)
+
+    def _looked_up(self, points: Integers) -> Expansion:
+        """What plans, points and sets say of the beliefs of points."""
         found, places = self._expansion(points.size), np.arange(points.size)
         given = self._arguments(kernels.EXPAND, points, places=places, out=found)
         kernels.work(0, points.size, *given, self._make_scratch())
-        uppers = np.minimum(found.uppers, self.store.points.upper[points])
-        return found.lowers, uppers, found.plans
+        return found
 
     @property
     def nbytes(self) -> float:

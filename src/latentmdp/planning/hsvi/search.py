@@ -106,13 +106,15 @@ class HeuristicSearch:
         """One round: sample, back up, prune."""
         bounds = self.bounds
         kind = self._next_kind()
-        lower, upper = bounds.best_lower, bounds.best_upper
+        lower, upper, informed = bounds.best_lower, bounds.best_upper, 0.0
         before = bounds.n_points, bounds.n_plans, bounds.work
         if kind == "trials":
             self._run_trials()
         elif kind == "sets":
+            above = bounds.informed_upper
             bounds.inform()
             self.back_up([bounds.start_points], everywhere=True)
+            informed = self._informed(above)
         else:
             self._sweep()
         self.prune()
@@ -121,7 +123,7 @@ class HeuristicSearch:
         self.clock.check()
         self.clock.record(bounds.best_lower, bounds.best_upper)
         rise, fall = bounds.best_lower - lower, upper - bounds.best_upper
-        self._measure(kind, upper - lower, rise, fall, bounds.work - before[2])
+        self._measure(kind, upper - lower, rise, fall, bounds.work - before[2], informed)
         same = rise + fall <= 0.0 and (bounds.n_points, bounds.n_plans) == before[:2]
         if same and kind != "sets" and not bounds.refine():
             raise NothingLeft("stopped: no belief is left that would move the bounds")
@@ -154,7 +156,21 @@ class HeuristicSearch:
         due = (name for name, kind in kinds.items() if kind.is_due)
         return next(due, max(kinds, key=lambda name: kinds[name].rate))
 
-    def _measure(self, kind: str, gap: float, rise: float, fall: float, work: float) -> None:
+    def _informed(self, before: float) -> float:
+        """How much a round of sets has brought where points do not know better already.
+
+        That is what the logarithm of the sets' own gap at the start has fallen by, and the less of
+        it the wider that gap is than the best one.
+        """
+        lower, after = self.bounds.best_lower, self.bounds.informed_upper
+        own, best = after - lower, self.bounds.best_upper - lower
+        if not 0.0 < best <= own < before - lower:
+            return 0.0
+        return math.log((before - lower) / own) * best / own
+
+    def _measure(
+        self, kind: str, gap: float, rise: float, fall: float, work: float, informed: float
+    ) -> None:
         """Note what a round has brought, for the choice of the next."""
         left = max(gap - rise - fall, 1e-300)
         best_rate = max(each.rate for each in self._kinds.values())
@@ -163,7 +179,8 @@ class HeuristicSearch:
         following = {
             "trials": work, "sweep": _GROWTH * work, "sets": work + self.bounds.informing_work
         }[kind]  # fmt: skip
-        self._kinds[kind].note(math.log(max(gap, left) / left), max(following, 1.0), best_rate)
+        brought = max(math.log(max(gap, left) / left), informed)
+        self._kinds[kind].note(brought, max(following, 1.0), best_rate)
         if kind == "sweep":
             self._count *= _GROWTH
             # More of the points are for the lower bound alone while it moves more.
