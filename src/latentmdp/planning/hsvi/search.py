@@ -14,7 +14,8 @@ A *sweep* is a trial with many points at once:
 
 The third makes the bounds from *sets* of contexts (`sets`) anew, with several times as much work,
 and backs both bounds up at all points there are. Which kind is next is measured: that which lowered
-the logarithm of the gap more for its work, and now and then another.
+the logarithm of the gap more for its work, and now and then another. Sets may come closer where
+points know better for now, so their own gap at the start counts too, if it is not much wider.
 """
 
 from __future__ import annotations
