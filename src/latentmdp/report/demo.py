@@ -9,18 +9,17 @@ planner's certificate.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from latentmdp._util import COLOURS, MUTED, Floats, Worded, in_words, legend, plural
+from latentmdp._util import COLOURS, MUTED, Worded, cell, legend, plural
 from latentmdp.instances import make
-from latentmdp.model import LatentMDP
-from latentmdp.online import Run, learn
-from latentmdp.planning import HSVI, QMDP, Memoryless, Plan, Value, evaluate
+from latentmdp.online import learn
+from latentmdp.planning import HSVI, Memoryless, Value, context_values, evaluate
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.report.contexts import draw_growth, growth
 from latentmdp.report.page import Section, Table, drawn, sizes, write_page
@@ -68,115 +67,112 @@ class Demonstration:
 
     Attributes
     ----------
-    delta
-        Separation: the least L1 distance between two contexts over all (s, a).
-    values
+    facts
         What policies earn per episode, the context hidden: of "random" actions, of the "memoryless"
-        policy found by coordinate ascent, and of the "best", the plan for the true model.
-    informed
-        The value if the context were known: no policy earns more.
-    plan
-        The certificate for the true model.
-    declared
-        The number of contexts as the learner was told it; "auto" if it had to find out.
-    runs, learned
-        The runs of the learner, and what the final policy of each earns in the true model.
-    growth
-        Belief in the true context along episodes (N, H + 1), by whose filter.
+        policy found by coordinate ascent, of what was "learned", and of the "best", the plan for
+        the true model, between its "lower" and "upper" bound; "full_information" is the value if
+        the context were known. "belief" is that in the true context after each step.
+    records
+        The runs of the learner.
+    sections
+        The part of the page that is about it.
     """
 
     name: str
-    model: LatentMDP
-    delta: float
-    values: dict[str, Value]
-    informed: float
-    plan: Plan
-    declared: int | Literal["auto"]
-    runs: tuple[Run, ...]
-    learned: tuple[Value, ...]
-    growth: dict[str, Floats]
-
-    @property
-    def records(self) -> list[Record]:
-        """The runs as a report lists them."""
-        return [Record(f"{self.name}-{k}", run) for k, run in enumerate(self.runs)]
-
-    def facts(self) -> dict[str, Any]:
-        """What each policy earns, and how the belief in the true context grows."""
-        return {
-            "separation": self.delta,
-            **{name: _with_error(value) for name, value in self.values.items()},
-            "learned": Worded([value.mean for value in self.learned], _several(self.learned)),
-            "best_stderr": self.values["best"].stderr,
-            "lower": self.plan.lower,
-            "upper": self.plan.upper,
-            "full_information": self.informed,
-            "contexts": self.model.n_contexts,
-            "found_contexts": [run.model.n_contexts for run in self.runs],
-            "belief": self.growth["filter with the true model"].mean(axis=0),
-        }
-
-    @property
-    def means(self) -> dict[str, float]:
-        """What each policy earns per episode, the learned ones averaged over the runs."""
-        learned = float(np.mean([value.mean for value in self.learned]))
-        return {name: value.mean for name, value in self.values.items()} | {"learned": learned}
+    facts: Mapping[str, Any]
+    records: Sequence[Record]
+    sections: Sequence[Section]
 
 
 def demonstrate(
     name: str,
-    sizes: Sizes,
+    amounts: Sizes,
     seed: int,
     report: Callable[[str], None],
     say: Callable[[str, str], None] = lambda text, subject: None,
 ) -> Demonstration:
     """Play one instance; `report` is called with what is done next, `say` with what is known."""
-    model = make(name, rng=seed, **sizes.arguments)
-    say(_HIDDEN.get(name, ""), name)
+    model = make(name, rng=seed, **amounts.arguments)
+
+    def worth(policy: Policy | HistoryPolicy) -> Value:
+        return evaluate(model, policy, episodes=amounts.value_episodes, rng=seed)
+
+    say(_HIDDEN[name], name)
     report(f"{name}: planning with the true model")
-    random = evaluate(model, UniformPolicy(), episodes=sizes.value_episodes, rng=seed)
-    say(f"{random.mean:.3f} per episode", "random actions earn")
-    planner = HSVI(gap=0.01, time_limit=sizes.plan_seconds)
-    plan = planner.plan(model)
-    informed = QMDP().plan(model).upper
-    assert informed is not None, "Q-MDP always gives its informed bound"
+    values = {"random": worth(UniformPolicy())}
+    say(f"{values['random'].mean:.3f} per episode", "random actions earn")
+    planner = HSVI(gap=0.01, time_limit=amounts.plan_seconds)
+    plan, informed = planner.plan(model), float(model.weights @ context_values(model))
     proved = f"{plan.lower:.3f}, and no policy more than {plan.upper:.3f}"
     say(f"{proved}; told what is hidden, {informed:.3f} at most", "with the model, a plan earns")
     report(f"{name}: the best policy without memory")
-    policies: dict[str, Policy | HistoryPolicy] = {
-        "random": UniformPolicy(),
-        "memoryless": Memoryless(method="cadp").plan(model).policy,
-        "best": plan.policy,
-    }
-    runs = []
-    for k in range(sizes.seeds):
-        report(f"{name}: learning from nothing, {sizes.episodes:,} episodes, run {k + 1}")
-        runs.append(learn(model, sizes.contexts, sizes.episodes, rng=seed + k, planner=planner))
+    values["memoryless"] = worth(Memoryless(method="cadp").plan(model).policy)
+    values["best"] = worth(plan.policy)
+    records = []
+    for k in range(amounts.seeds):
+        report(f"{name}: learning from nothing, {amounts.episodes:,} episodes, run {k + 1}")
+        run = learn(model, amounts.contexts, amounts.episodes, rng=seed + k, planner=planner)
+        records.append(Record(f"{name}-{k}", run))
     report(f"{name}: watching beliefs and counting returns")
-
-    def worth(policy: Policy | HistoryPolicy) -> Value:
-        return evaluate(model, policy, episodes=sizes.value_episodes, rng=seed)
-
-    first, learned = runs[0], tuple(worth(run.policy) for run in runs)
-    found = ", ".join(str(run.model.n_contexts) for run in runs)
-    say(f"{_several(learned)} per episode; contexts found: {found}", "from nothing it learned")
-    curves = {"filter with the true model": growth(model, plan.policy, model, seed=seed)}
-    if first.model.n_contexts == model.n_contexts:
-        curves["filter with the learned model"] = growth(
-            model, first.policy, first.model, seed=seed
-        )
-    return Demonstration(
-        name=name,
-        model=model,
-        delta=float(separation(model)),
-        values={name: worth(policy) for name, policy in policies.items()},
-        informed=informed,
-        plan=plan,
-        declared=sizes.contexts,
-        runs=tuple(runs),
-        learned=learned,
-        growth=curves,
+    means = [worth(record.run.policy).mean for record in records]
+    learned = f"{np.mean(means):.3f} ({min(means):.3f} to {max(means):.3f})"
+    found = [record.run.model.n_contexts for record in records]
+    numbers = ", ".join(map(str, found))
+    say(f"{learned} per episode; contexts found: {numbers}", "from nothing it learned")
+    filters = {"true": (plan.policy, model)}
+    if found[0] == model.n_contexts:
+        filters["learned"] = records[0].run.policy, records[0].run.model
+    beliefs = {
+        f"filter with the {which} model": growth(model, policy, believed, seed=seed)
+        for which, (policy, believed) in filters.items()
+    }
+    facts = {
+        "separation": float(separation(model)),
+        **{policy: _with_error(value) for policy, value in values.items()},
+        "learned": Worded(means, learned),
+        "best_stderr": values["best"].stderr,
+        "lower": plan.lower,
+        "upper": plan.upper,
+        "full_information": informed,
+        "contexts": model.n_contexts,
+        "found_contexts": found,
+        "belief": beliefs["filter with the true model"].mean(axis=0),
+    }
+    title = name.capitalize()
+    known = model_section(f"{title}: what is hidden, and the best plan", model, None, plan)
+    about = (
+        f"{_HIDDEN[name]}\n\n{sizes(model).capitalize()}; separation delta = "
+        f"{facts['separation']:.3g}.\n\n{known.text}"
     )
+    references = {
+        "best plan, model known": values["best"].mean,
+        "no memory, model known": values["memoryless"].mean,
+        "random actions": values["random"].mean,
+    }
+    told = (
+        f"The number of contexts was not told either; the runs found {numbers}."
+        if amounts.contexts == "auto"
+        else f"Told is only that there are {amounts.contexts} contexts."
+    )
+    ends = "; ".join(f"{which}: {paths[:, -1].mean():.2f}" for which, paths in beliefs.items())
+    growing = drawn(
+        "Belief in the true context",
+        f"Mean over {len(beliefs['filter with the true model']):,} episodes; the band holds the "
+        "middle 80% of them. It starts at the prior and should climb towards 1. At the end of an "
+        f"episode, {ends}.",
+        lambda axes: draw_growth(axes, beliefs),
+    )
+    learning = Section(
+        f"{title}: learning from nothing",
+        f"{plural(len(records), 'run')} of {plural(amounts.episodes, 'episode')}, exploration "
+        f"included. The learner sees neither the model nor any context. {told} In the true model "
+        f"the final policies earn {learned} per episode.",
+        pictures=[
+            *curves_section({"learned from nothing": records}, references).pictures,
+            growing,
+        ],
+    )
+    return Demonstration(name, facts, records, [replace(known, text=about), learning])
 
 
 COLUMNS = {
@@ -210,7 +206,7 @@ def write_demo(path: str | os.PathLike[str], demos: Sequence[Demonstration]) -> 
     tables = [*runs_section(groups, "instance").tables, *settings_tables(groups)]
     page = [
         _overview(demos),
-        *(section for demo in demos for section in _sections(demo)),
+        *(section for demo in demos for section in demo.sections),
         Section("Runs, settings and timing", "", tables),
     ]
     write_page(path, "Latent MDPs: acting well when the context is hidden", _LEAD, page)
@@ -218,10 +214,7 @@ def write_demo(path: str | os.PathLike[str], demos: Sequence[Demonstration]) -> 
 
 def values_table(demos: Sequence[Demonstration]) -> tuple[list[str], list[list[str]]]:
     """The header and the rows of the table of values."""
-    rows = []
-    for demo in demos:
-        facts = demo.facts()
-        rows.append([demo.name, *(in_words(facts[name], digits=4) or "-" for name in COLUMNS)])
+    rows = [[demo.name, *(cell(demo.facts[name]) for name in COLUMNS)] for demo in demos]
     return ["instance", *COLUMNS.values()], rows
 
 
@@ -230,18 +223,7 @@ def _with_error(value: Value) -> Worded:
     return Worded(value.mean, f"{value.mean:.3f}{error}")
 
 
-def _several(values: Sequence[Value]) -> str:
-    """Mean over runs, with the lowest and the highest."""
-    means = [value.mean for value in values]
-    return f"{sum(means) / len(means):.3f} ({min(means):.3f} to {max(means):.3f})"
-
-
 def _overview(demos: Sequence[Demonstration]) -> Section:
-    shares = [
-        f"On {d.name}, what was learned earns {d.means['learned'] / d.means['best']:.1%} of the "
-        "best plan."
-        for d in demos
-    ]
     table = Table(
         "Value per episode (± standard error), the context hidden",
         *values_table(demos),
@@ -250,6 +232,11 @@ def _overview(demos: Sequence[Demonstration]) -> Section:
         "true model known; no policy earns more than its upper bound. Informed: what could be "
         "earned if the context were told.",
     )
+    shares = [
+        f"On {d.name}, what was learned earns {_mean(d, 'learned') / _mean(d, 'best'):.1%} of the "
+        "best plan."
+        for d in demos
+    ]
     picture = drawn(
         "What each policy earns",
         "As a share of the value with the context known (1.0). The step from no memory to the "
@@ -260,53 +247,17 @@ def _overview(demos: Sequence[Demonstration]) -> Section:
     return Section("In short", "", [table], [picture])
 
 
+def _mean(demo: Demonstration, name: str) -> float:
+    """What a policy earns per episode, the learned ones on average over the runs."""
+    return float(np.mean(demo.facts[name].value))
+
+
 def _draw_values(axes: Axes, demos: Sequence[Demonstration]) -> None:
     for i, (name, colour) in enumerate(zip(COLUMNS, (MUTED, COLOURS[1], COLOURS[0], COLOURS[2]))):
-        values = [d.means[name] / d.informed for d in demos]
+        values = [_mean(d, name) / d.facts["full_information"] for d in demos]
         positions = np.arange(len(demos)) + 0.2 * (i - 1.5)
         bars = axes.bar(positions, values, width=0.18, color=colour, label=COLUMNS[name])
         axes.bar_label(bars, fmt="%.2f", fontsize=8.5, padding=2)
     axes.set_xticks(range(len(demos)), [d.name for d in demos])
     axes.set(ylim=(0.0, 1.12), ylabel="share of value, context known")
     legend(axes, columns=4)
-
-
-def _sections(d: Demonstration) -> list[Section]:
-    """What is hidden, with the plan for those who know the models; and learning from nothing."""
-    name = d.name.capitalize()
-    known = model_section(f"{name}: what is hidden, and the best plan", d.model, None, d.plan)
-    text = (
-        f"{_HIDDEN.get(d.name, '')}\n\n{sizes(d.model).capitalize()}; separation delta = "
-        f"{d.delta:.3g}.\n\n{known.text}"
-    )
-    return [replace(known, text=text), _learning(d, name)]
-
-
-def _learning(d: Demonstration, name: str) -> Section:
-    references = {
-        "best plan, model known": d.means["best"],
-        "no memory, model known": d.means["memoryless"],
-        "random actions": d.means["random"],
-    }
-    curves = curves_section({"learned from nothing": d.records}, references)
-    numbers = ", ".join(str(run.model.n_contexts) for run in d.runs)
-    number = (
-        f"The number of contexts was not told either; the runs found {numbers}."
-        if d.declared == "auto"
-        else f"Told is only that there are {d.declared} contexts."
-    )
-    text = (
-        f"{plural(len(d.runs), 'run')} of {plural(d.runs[0].returns.size, 'episode')}, exploration "
-        f"included. The learner sees neither the model nor any context. {number} In the true model "
-        f"the final policies earn {_several(d.learned)} per episode."
-    )
-    ends = {label: values[:, -1].mean() for label, values in d.growth.items()}
-    beliefs = "; ".join(f"{label}: {value:.2f}" for label, value in ends.items())
-    episodes = len(next(iter(d.growth.values())))
-    growing = drawn(
-        "Belief in the true context",
-        f"Mean over {episodes:,} episodes; the band holds the middle 80% of them. It starts at the "
-        f"prior and should climb towards 1. At the end of an episode, {beliefs}.",
-        lambda axes: draw_growth(axes, d.growth),
-    )
-    return Section(f"{name}: learning from nothing", text, (), [*curves.pictures, growing])

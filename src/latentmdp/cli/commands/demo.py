@@ -40,10 +40,9 @@ def command(
         ]
         move(1, "drawing")
         write_demo(page, demos)
-    for d in demos:
-        for k, run in enumerate(d.runs):
-            options.save(run, out / f"{d.name}-{k}.npz")
-    screen.result(page=page, seed=seed, instances={d.name: d.facts() for d in demos})
+    for record in (record for d in demos for record in d.records):
+        options.save(record.run, out / f"{record.name}.npz")
+    screen.result(page=page, seed=seed, instances={d.name: d.facts for d in demos})
     title = "Value per episode (± standard error), the context hidden"
     screen.table(title, *values_table(demos))
     screen.say(str(page), "The whole story with pictures:")
