@@ -41,7 +41,6 @@ from latentmdp.offline import LoggedEstimate, OffPolicyValue, Solved
 from latentmdp.online import Run
 from latentmdp.planning import (
     Explanation,
-    MixtureExplanation,
     Plan,
     action_rule,
     belief_at,
@@ -480,7 +479,7 @@ def policy(
         Contexts to draw: those with the largest probabilities.
     """
     acting, model = getattr(plan, "policy", plan), getattr(plan, "model", None)
-    if isinstance(plan, Explanation | MixtureExplanation):
+    if isinstance(plan, Explanation):
         state, belief, t = plan.state, plan.belief, plan.t
     if isinstance(acting, MixturePolicy):
         acting = acting.parts[int(np.argmax(acting.weights))]
@@ -588,7 +587,6 @@ _PICTURES: dict[type, Callable[..., Axes]] = {
     LatentMDP: graph,
     Session: beliefs,
     Explanation: policy,
-    MixtureExplanation: policy,
     Policy: policy,
 }
 """What `picture` draws of each kind."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         evaluate,
     )
     from latentmdp.planning.exact import Exact, TooManyBeliefsError
-    from latentmdp.planning.explanation import Explanation, MixtureExplanation, explain
+    from latentmdp.planning.explanation import Explanation, explain
     from latentmdp.planning.hsvi import HSVI
     from latentmdp.planning.memoryless import Memoryless
     from latentmdp.planning.pbvi import PBVI

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, ClassVar, cast, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -102,42 +102,12 @@ class Prospect:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Explained(Result):
-    """What explanations share: a situation, told in words, and as plain data with names."""
-
-    _derived: ClassVar[tuple[str, ...]]  # properties that are data beside the fields
-
-    model: LatentMDP = field(compare=False)
-    policy: Any = field(compare=False)
-    state: int
-    belief: Floats
-    t: int
-
-    @property
-    def text(self) -> str:
-        """The explanation in words, a paragraph for each question."""
-        mixed = isinstance(self, MixtureExplanation)
-        return "\n".join((_mixture_paragraphs if mixed else _paragraphs)(cast(Any, self)))
-
-    def __str__(self) -> str:
-        return self.text
-
-    def facts(self) -> dict[str, Any]:
-        """What a reader wants to know first, by name."""
-        naming = _Names(self.model)
-        return {"state": naming.state(self.state), "belief": naming.beliefs(self.belief)}
-
-    def to_dict(self) -> dict[str, Any]:
-        """The explanation as plain data, with names: what a JSON file can hold."""
-        naming = _Names(self.model, quoted=False)
-        stated = (part.name for part in fields(cast(Any, self)) if part.compare)
-        data = (*stated, *self._derived)
-        return {name: naming.plain(name, getattr(self, name)) for name in data}
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Explanation(_Explained):
+class Explanation(Result):
     """Why a policy acts as it does in one situation; `str` tells it in words.
+
+    Of a policy that is drawn at the start of an episode it holds an explanation of each that may
+    have been drawn: action, probabilities and values are then those of the draw, and there are no
+    choices, turning points, wishes and prospects but in its parts.
 
     Attributes
     ----------
@@ -161,10 +131,15 @@ class Explanation(_Explained):
         Every possible observation after the action, the likeliest first.
     warnings
         What a user should know before relying on this.
+    parts, weights
+        Explanations of the policies that may have been drawn, and with which probabilities.
     """
 
-    _derived = ("value", "by_context")
-
+    model: LatentMDP = field(compare=False)
+    policy: Any = field(compare=False)
+    state: int
+    belief: Floats
+    t: int
     action: int | None
     probabilities: Floats
     margin: float | None = None
@@ -174,112 +149,59 @@ class Explanation(_Explained):
     wishes: tuple[Wish, ...] = ()
     prospects: tuple[Prospect, ...] = ()
     warnings: tuple[str, ...] = ()
+    parts: tuple[Explanation, ...] = ()
+    weights: tuple[float, ...] = ()
 
     @property
     def value(self) -> float:
-        """What the action is worth under the belief; 0 where the episode is over."""
-        return next((c.value for c in self.choices if c.action == self.action), 0.0)
+        """What the action, or on average what is drawn, is worth; 0 where the episode is over."""
+        return float(self.belief @ self.by_context)
 
     @property
     def by_context(self) -> Floats:
-        """What the action is worth in each context, (M,)."""
+        """The same in each context, (M,)."""
+        if self.parts:
+            return np.asarray(self.weights) @ np.array([part.by_context for part in self.parts])
         nothing = np.zeros(self.model.n_contexts)
         return next((c.by_context for c in self.choices if c.action == self.action), nothing)
+
+    @property
+    def text(self) -> str:
+        """The explanation in words, a paragraph for each question."""
+        return "\n".join(_paragraphs(self))
+
+    def __str__(self) -> str:
+        return self.text
 
     def __repr__(self) -> str:
         naming = _Names(self.model)
         does = "over" if self.action is None else f"action={naming.action(self.action)!r}"
         by = "" if self.margin is None else f", margin={self.margin:.4g}"
+        by = f", {plural(len(self.parts), 'part')}" if self.parts else by
         where = naming.state(self.state)
         return f"Explanation(state={where!r}, t={self.t}, {does}{by}, value={self.value:.4g})"
 
     def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name."""
-        action = "none" if self.action is None else _Names(self.model).action(self.action)
-        own = {"action": action, "margin": self.margin, "value": self.value}
-        return super().facts() | own
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class MixtureExplanation(_Explained):
-    """Why a policy that is drawn at the start of an episode acts as it does; `str` tells it.
-
-    Attributes
-    ----------
-    model, policy
-        The model in which values and probabilities are computed, and the policy.
-    state, belief, t
-        The situation.
-    parts
-        The explanation of each policy that may have been drawn.
-    weights
-        With which probability each of them is drawn, (K,).
-    """
-
-    _derived = ("action", "probabilities", "value", "by_context", "warnings")
-
-    parts: tuple[Explanation, ...]
-    weights: Floats
-
-    @property
-    def probabilities(self) -> Floats:
-        """With which probability each action is taken, (A,), if all that is known is the draw."""
-        rows = np.array([part.probabilities for part in self.parts])
-        return np.asarray(self.weights @ rows)
-
-    @property
-    def action(self) -> int | None:
-        """The likeliest action; None where the episode is over."""
-        return None if self.parts[0].action is None else int(np.argmax(self.probabilities))
-
-    @property
-    def value(self) -> float:
-        """What the policies are worth under the belief, on average over the draw."""
-        return float(self.belief @ self.by_context)
-
-    @property
-    def by_context(self) -> Floats:
-        """What the policies are worth in each context, (M,), on average over the draw."""
-        return np.asarray(self.weights @ np.array([part.by_context for part in self.parts]))
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What a user should know before relying on this."""
-        return tuple(dict.fromkeys(text for part in self.parts for text in part.warnings))
-
-    def __repr__(self) -> str:
         naming = _Names(self.model)
-        does = "over" if self.action is None else f"likeliest={naming.action(self.action)!r}"
-        return (
-            f"MixtureExplanation(state={naming.state(self.state)!r}, t={self.t}, "
-            f"{plural(len(self.parts), 'part')}, {does}, value={self.value:.4g})"
-        )
+        facts = {
+            "state": naming.state(self.state),
+            "belief": naming.beliefs(self.belief),
+            "action": "none" if self.action is None else naming.action(self.action),
+            "margin": self.margin,
+            "value": self.value,
+        }
+        if self.parts:
+            drawn = ", ".join(f"{share:.0%}" for share in self.weights)
+            facts |= {"drawn": drawn, "actions": naming.actions(self.probabilities)}
+        return facts
 
-    def facts(self) -> dict[str, Any]:
-        """What a reader wants to know first, by name."""
-        drawn = ", ".join(f"{share:.0%}" for share in self.weights)
-        actions = _Names(self.model).actions(self.probabilities)
-        return super().facts() | {"drawn": drawn, "actions": actions, "value": self.value}
-
-
-@overload
-def explain(  # type: ignore[overload-overlap]  # a mixture is a policy too
-    model: LatentMDP,
-    policy: MixturePolicy,
-    state: int | str,
-    belief: ArrayLike | Mapping[str, float] | None = None,
-    t: int = 0,
-) -> MixtureExplanation: ...
-
-
-@overload
-def explain(
-    model: LatentMDP,
-    policy: Policy | HistoryPolicy,
-    state: int | str,
-    belief: ArrayLike | Mapping[str, float] | None = None,
-    t: int = 0,
-) -> Explanation: ...
+    def to_dict(self) -> dict[str, Any]:
+        """The explanation as plain data, with names: what a JSON file can hold."""
+        naming = _Names(self.model, quoted=False)
+        names_of_data = [part.name for part in fields(self) if part.compare]
+        names_of_data += ["value", "by_context"]
+        return {name: naming.plain(name, getattr(self, name)) for name in names_of_data}
 
 
 def explain(
@@ -288,7 +210,7 @@ def explain(
     state: int | str,
     belief: ArrayLike | Mapping[str, float] | None = None,
     t: int = 0,
-) -> Explanation | MixtureExplanation:
+) -> Explanation:
     """Say why a policy acts as it does: the action, its margin, and what would change it.
 
     Parameters
@@ -310,14 +232,12 @@ def explain(
     Returns
     -------
     Explanation
-        Its module says what the values, the margin and the turning points are. Of a mixture it is
-        a `MixtureExplanation`, which holds one for each policy that may have been drawn.
+        Its module says what the values, the margin and the turning points are. Of a mixture it
+        holds one for each policy that may have been drawn.
     """
     if isinstance(policy, MixturePolicy):
         whole = [explain(model, part, state, belief, t) for part in policy.parts]
-        parts = tuple(replace(part, warnings=_of_part(part)) for part in whole)
-        where = (parts[0].state, parts[0].belief, parts[0].t)
-        return MixtureExplanation(model, policy, *where, parts, policy.weights)
+        return _of_mixture(model, policy, whole)
     rule = action_rule(policy, model, begins=belief is None and t == 0)
     s = names.to_index("state", state, model.state_names, model.n_states)
     t = checked_time(t, model)
@@ -345,6 +265,25 @@ def explain(
         wishes=_wishes(model, t, s),
         prospects=_prospects(model, rule, t, s, b, action),
         warnings=tuple(_doubts(model, policy, choices, action, margin)),
+    )
+
+
+def _of_mixture(model: LatentMDP, policy: MixturePolicy, whole: list[Explanation]) -> Explanation:
+    """The explanations of all that may have been drawn, as one."""
+    # What one of several policies gives up is none of the warnings: they earn together.
+    about = "one step of lookahead prefers"
+    kept = [tuple(text for text in part.warnings if not text.startswith(about)) for part in whole]
+    parts = tuple(replace(part, warnings=texts) for part, texts in zip(whole, kept))
+    first, chances = parts[0], policy.weights @ np.array([part.probabilities for part in parts])
+    return Explanation(
+        model,
+        policy,
+        *(first.state, first.belief, first.t),
+        action=None if first.action is None else int(np.argmax(chances)),
+        probabilities=arrays.frozen(chances),
+        warnings=tuple(dict.fromkeys(text for texts in kept for text in texts)),
+        parts=parts,
+        weights=tuple(policy.weights.tolist()),
     )
 
 
@@ -603,12 +542,6 @@ def _doubts(
         yield "the policy was made for another model: its vectors are not values in this one"
 
 
-def _of_part(part: Explanation) -> tuple[str, ...]:
-    """Warnings of one of several policies; what it gives up on average is not one of them."""
-    about = "one step of lookahead prefers"
-    return tuple(text for text in part.warnings if not text.startswith(about))
-
-
 # ------------------------------------------------------------------------------------------- words
 
 
@@ -633,7 +566,7 @@ class _Names:
         """A field of an explanation as plain data: its name says what its numbers stand for."""
         if isinstance(value, tuple):
             return [self.plain(name, one) for one in value]
-        if isinstance(value, _Explained):
+        if isinstance(value, Explanation):
             return value.to_dict()
         if is_dataclass(value):
             return {
@@ -674,7 +607,13 @@ _NAMED: dict[str, Callable[[_Names, Any], Any]] = {
 
 
 def _paragraphs(explanation: Explanation) -> Iterator[str]:
-    naming = _Names(explanation.model)
+    naming, parts = _Names(explanation.model), explanation.parts
+    if parts and (explanation.action is None or len(parts) == 1):
+        yield from _paragraphs(parts[0])
+        return
+    if parts:
+        yield from _mixture_paragraphs(explanation, naming)
+        return
     where = f"In {naming.state(explanation.state)}{explanation.model.duration.step(explanation.t)}"
     if explanation.action is None:
         yield f"{where} the episode is over: the state is terminal and there is nothing to choose."
@@ -696,12 +635,8 @@ def _paragraphs(explanation: Explanation) -> Iterator[str]:
         yield f"Warning: {warning}."
 
 
-def _mixture_paragraphs(explanation: MixtureExplanation) -> Iterator[str]:
-    parts = explanation.parts
-    if explanation.action is None or len(parts) == 1:
-        yield from _paragraphs(parts[0])
-        return
-    naming = _Names(explanation.model)
+def _mixture_paragraphs(explanation: Explanation, naming: _Names) -> Iterator[str]:
+    parts, weights = explanation.parts, explanation.weights
     yield (
         f"At the start of an episode one of {len(parts)} policies is drawn, and followed to its "
         f"end. In this situation they take {naming.actions(explanation.probabilities)}."
@@ -712,10 +647,9 @@ def _mixture_paragraphs(explanation: MixtureExplanation) -> Iterator[str]:
             "One that is drawn need not take the action that is best at this belief: what counts "
             "is what all of them earn together in each context."
         )
-    order = np.argsort(-explanation.weights, kind="stable").tolist()
-    for i in order:
+    for i in sorted(range(len(parts)), key=lambda i: -weights[i]):
         yield ""
-        yield f"Policy {i + 1}, drawn with probability {explanation.weights[i]:.3g}:"
+        yield f"Policy {i + 1}, drawn with probability {weights[i]:.3g}:"
         yield from _paragraphs(parts[i])
 
 

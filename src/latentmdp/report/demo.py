@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 
 from latentmdp._util import COLOURS, MUTED, Worded, cell, legend, plural
 from latentmdp.instances import make
+from latentmdp.model import LatentMDP
 from latentmdp.online import learn
 from latentmdp.planning import HSVI, Memoryless, Value, context_values, evaluate
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
@@ -119,7 +120,7 @@ def demonstrate(
     found = [record.run.model.n_contexts for record in records]
     numbers = ", ".join(map(str, found))
     say(f"{learned} per episode; contexts found: {numbers}", "from nothing it learned")
-    filters = {"true": (plan.policy, model)}
+    filters: dict[str, tuple[Policy | HistoryPolicy, LatentMDP]] = {"true": (plan.policy, model)}
     if found[0] == model.n_contexts:
         filters["learned"] = records[0].run.policy, records[0].run.model
     beliefs = {
