@@ -57,7 +57,7 @@ experiments: $(VENV)/.run  ## every experiment of the paper, in full
 case-study: $(VENV)/.examples  ## groups in a panel of real households, with held-out numbers and pictures
 	$(BIN)/python examples/yogurt_panel.py --pictures docs/pictures
 
-docs: $(VENV)/.docs  ## the documentation, as a static site under site/
+docs: $(VENV)/.docs  ## the documentation, a static site under site/ (VERSIONED=1: beside other versions)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html"
 

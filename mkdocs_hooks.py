@@ -5,12 +5,16 @@ MathML here, which browsers draw without a script. A line `::: lm.NAME` of a ref
 for the documentation of a public object under the name that users write. The changelog, how to
 contribute and to cite, the examples and the notebooks are pages too, made of the files themselves,
 so that nothing is written twice.
+
+With the environment variable VERSIONED the site goes to a folder of its version, beside those that
+are there, and its pages have a list to choose from: `site/` is then what a host serves.
 """
 
 from __future__ import annotations
 
 import html
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,9 @@ def on_config(config: Any) -> Any:
     """The version stands at the foot of every page."""
     version = re.search(r'"(.+)"', (ROOT / "src/latentmdp/_version.py").read_text())
     assert version is not None
+    if os.environ.get("VERSIONED"):
+        config.site_dir = str(ROOT / "site" / version[1])
+        config.extra["version"] = {"provider": "mike"}  # the theme's list, of versions.json
     config.copyright = f"latentmdp {version[1]}, MIT licence. No script or font from elsewhere."
     return config
 
@@ -66,6 +73,23 @@ def on_page_content(content: str, **_: Any) -> str:
 def on_post_page(output: str, **_: Any) -> str:
     """The theme's search is a dialog without a name, which screen readers need."""
     return output.replace('role="dialog">', 'role="dialog" aria-label="Search">', 1)
+
+
+def on_post_build(config: Any) -> None:
+    """What the list of versions shows, and where readers begin: at the newest."""
+    if not os.environ.get("VERSIONED"):
+        return
+    folders = [path.parent for path in Path(config.site_dir).parent.glob("*/index.html")]
+    order = sorted(folders, key=lambda path: [int(n) for n in re.findall(r"\d+", path.name)])
+    names = [path.name for path in reversed(order)]
+    entries = [{"version": name, "title": name, "aliases": []} for name in names]
+    above = Path(config.site_dir).parent
+    (above / "versions.json").write_text(json.dumps(entries))
+    (above / "index.html").write_text(
+        '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>latentmdp</title>'
+        f'<meta http-equiv="refresh" content="0; url={names[0]}/index.html">'
+        f'<a href="{names[0]}/index.html">latentmdp {names[0]}</a></html>'
+    )
 
 
 def _moved(text: str) -> str:

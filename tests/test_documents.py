@@ -261,3 +261,6 @@ def test_one_version_everywhere():
 
     citation = (ROOT / "CITATION.cff").read_text()
     assert f"\nversion: {latentmdp.__version__}\n" in citation
+    newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == latentmdp.__version__

@@ -4,7 +4,7 @@
       "format": "latentmdp",
       "kind": "model",
       "schema": 1,
-      "written_by": "latentmdp 0.2.0",
+      "written_by": "latentmdp 0.3.0",
       "model": {"horizon": 10, "discount": 1.0, ..., "transitions": [[[[0.5, 0.5], ...]]], ...}
     }
 
