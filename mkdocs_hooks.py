@@ -46,9 +46,21 @@ def on_files(files: Any, config: Any) -> Any:
         "examples.md": _examples(),
         **{f"notebooks/{path.stem}.md": _notebook(path) for path in NOTEBOOKS.glob("*.ipynb")},
     }
-    for name, text in pages.items():
+    for name, text in {**pages, "css/drawn.css": _palettes()}.items():
         files.append(File.generated(config, name, content=text))
     return files
+
+
+def _palettes() -> str:
+    """The colours of pictures that stand in a page, by its scheme."""
+    from latentmdp.report.page import DARK, LIGHT
+
+    schemes = {"default": LIGHT, "slate": DARK}
+    return "".join(
+        f'[data-md-color-scheme="{scheme}"] .drawn {{ '
+        f"{' '.join(f'--{name}: {colour};' for name, colour in palette.items())} }}\n"
+        for scheme, palette in schemes.items()
+    )
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -131,7 +143,8 @@ def _notebook(path: Path) -> str:
             if "image/svg+xml" in data:
                 label = html.escape(data.get("text/plain", "a picture"))
                 svg = "".join(data["image/svg+xml"])
-                parts.append(f'<figure role="img" aria-label="{label}">{svg}</figure>')
+                figure = f'<figure class="drawn" role="img" aria-label="{label}">{svg}</figure>'
+                parts.append(figure)
             elif "text/html" in data:
                 parts.append("".join(data["text/html"]))
             else:

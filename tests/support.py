@@ -19,6 +19,11 @@ def script(path):
     return module
 
 
+def towards(belief, context, x):
+    """(1 - x) b + x e_m: the belief this far on the way to certainty of a context."""
+    return (1.0 - x) * belief + x * np.eye(belief.size)[context]
+
+
 def random_model(seed=0, M=3, S=4, A=2, Z=2, horizon=5, next_state_rewards=False, **changes):
     """A dense random model with Z rewards from 0 to 1; `changes` replaces parts of it."""
     model = testing.random_model(

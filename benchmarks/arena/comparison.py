@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 
 from latentmdp._util import (
     COLOURS,
+    INK,
     Floats,
     atomic_write,
     markdown_table,
@@ -441,10 +442,6 @@ def page(arena: Arena) -> str:
     return "\n".join([*lines, "", "![Scores by task](arena.svg)", ""])
 
 
-_INK = "#808080"
-"""A grey that stands out from white and from black, since the picture has no background."""
-
-
 def picture(arena: Arena) -> Figure:
     """One line a task: the mean score of every learner and its range over variants."""
     from matplotlib.figure import Figure
@@ -453,9 +450,7 @@ def picture(arena: Arena) -> Figure:
     low_edge, high_edge = -0.25, 1.25  # scores beyond the frame are drawn at its edge
     height = 1.6 + 0.32 * len(tasks) * max(1.0, len(learners) / 5)
     figure = Figure(figsize=(7.5, height), layout="constrained")
-    figure.patch.set_alpha(0.0)
     axes = figure.subplots()
-    axes.patch.set_alpha(0.0)
     for i, learner in enumerate(learners):
         offset = (i - (len(learners) - 1) / 2) * 0.8 / len(learners)
         colour, mark = COLOURS[i % len(COLOURS)], _MARKS[i % len(_MARKS)]
@@ -470,15 +465,15 @@ def picture(arena: Arena) -> Figure:
                 axes.plot([low, high], [y, y], color=colour, linewidth=1.5)
                 axes.plot([mean], [y], linestyle="", **style)
     for score in (0.0, 1.0):
-        axes.axvline(score, color=_INK, linewidth=0.8, linestyle="--")
+        axes.axvline(score, color=INK, linewidth=0.8, linestyle="--")
     axes.set_yticks(range(len(tasks)), tasks)
     axes.set(xlim=(low_edge - 0.03, high_edge + 0.03), ylim=(len(tasks) - 0.5, -0.5))
-    axes.set_xlabel("score: 0 random, 1 the certified optimum", color=_INK)
-    axes.tick_params(colors=_INK)
+    axes.set_xlabel("score: 0 random, 1 the certified optimum", color=INK)
+    axes.tick_params(colors=INK)
     for side in axes.spines.values():
-        side.set_color(_INK)
+        side.set_color(INK)
     figure.legend(
-        loc="outside lower center", ncols=4, frameon=False, labelcolor=_INK, fontsize="small"
+        loc="outside lower center", ncols=4, frameon=False, labelcolor=INK, fontsize="small"
     )
     return figure
 

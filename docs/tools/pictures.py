@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from latentmdp import plot
 from latentmdp._util.arrays import Floats, Indices
-from latentmdp._util.figures import COLOURS, MUTED, canvas, legend
+from latentmdp._util.figures import COLOURS, INK, MUTED, canvas, legend
 from latentmdp._util.storage import atomic_write
 from latentmdp.belief import posterior
 from latentmdp.deterministic import Exploration, explore
@@ -234,12 +234,10 @@ def graph_figure() -> Figure:
             axes.plot((x, u), (y, v), color=GREY, linewidth=0.4 + 1.6 * edge.probability, zorder=1)
     for n, node in enumerate(exploration.graph.nodes):
         colour = (BLUE, ORANGE, RED)[min(2, len(node.observations))]
-        axes.scatter(*positions[n], s=150, color=colour, zorder=2)
-        axes.text(
-            *positions[n], str(node.state), ha="center", va="center", color="white", fontsize=8
-        )
+        axes.scatter(*positions[n], s=150, color=colour, alpha=0.45, zorder=2)
+        axes.text(*positions[n], str(node.state), ha="center", va="center", color=INK, fontsize=8)
     for size, colour in enumerate((BLUE, ORANGE, RED)):
-        axes.scatter([], [], color=colour, label=f"{size} distinguishing observations")
+        axes.scatter([], [], color=colour, alpha=0.45, label=f"{size} distinguishing observations")
     axes.set(
         xlabel="level (steps from the start)", xticks=range(exploration.horizon + 1), yticks=[]
     )

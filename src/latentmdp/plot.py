@@ -45,7 +45,6 @@ from latentmdp.planning import (
     action_rule,
     belief_at,
     checked_time,
-    switches,
 )
 from latentmdp.policies import MarkovPolicy, MixturePolicy, Policy, UniformPolicy
 from latentmdp.sessions import Session
@@ -407,6 +406,7 @@ def graph(
             mutation_scale=9,
             linewidth=0.5 + 2.5 * float(flow[i, j]),
             color=MUTED,
+            alpha=0.6,  # a name may be wider than its node, and an arrow pass below it
         )
         axes.add_patch(arrow)
     for i, (x, y) in enumerate(positions):
@@ -494,17 +494,12 @@ def policy(
         state = int(np.argmax(likely))
     s = names.to_index("state", state, model.state_names, model.n_states)
     b = belief_at(model, belief, rule.start(s))
-    vectors, labels = rule.vectors(t, s)
+    ways = [] if model.terminal[s] else rule.ways(t, s, b)
     shown = np.sort(np.argsort(-b, kind="stable")[:most]).tolist()
     axes, palette = own_axes(ax, 1.2 + 0.36 * len(shown)), _Palette(model)
     for row, m in enumerate(shown):
-        pieces = [(0.0, int(np.argmax(rule.probabilities(t, s, b))))]
-        if model.terminal[s]:
-            pieces = []
-        elif len(vectors):
-            pieces = switches(vectors, labels, b, m)
-        shares = [(1.0 - x) * b[m] + x for x, _ in pieces]
-        for (_, action), begin, end in zip(pieces, shares, [*shares[1:], 1.0]):
+        way = ways[m] if ways else []
+        for (begin, action), (end, _) in zip(way, [*way[1:], (1.0, 0)]):
             colour = palette.colour(action)
             axes.barh(row, end - begin, 0.7, begin, color=colour, alpha=_TINT, linewidth=0)
         axes.plot([b[m]] * 2, [row - 0.42, row + 0.42], color=INK, linewidth=1.6)

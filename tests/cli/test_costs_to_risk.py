@@ -35,7 +35,7 @@ def test_the_commands_of_the_page(tmp_path, monkeypatch):
     assert (tmp_path / "explorer.html").is_file()
     careful = lm.Robust("worst-case", gap=0.001).plan(model)
     rows = re.findall(
-        r"^\| ([\w-]+) \| (-[\d.]+) \| (-[\d.]+) \| ([\d.]+) \|$", PAGE.read_text(), re.M
+        r"^\| ([\w-]+) \| ~?(-[\d.]+) \| ~?(-[\d.]+) \| ([\d.]+) \|$", PAGE.read_text(), re.M
     )
     told = {row[0]: [float(x) for x in row[1:]] for row in rows}
     assert told["robust"][1] == pytest.approx(careful.lower, abs=0.01)

@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 from models import random_alpha_policy
+from support import towards
 
 import latentmdp as lm
-from latentmdp.planning.explanation import switches, towards
+from latentmdp.planning.explanation import switches
 from latentmdp.testing import policy_value, random_model
 
 

@@ -6,9 +6,9 @@ import io
 import numpy as np
 import pytest
 from models import random_alpha_policy
+from support import towards
 
 import latentmdp as lm
-from latentmdp.planning.explanation import towards
 from latentmdp.report.decisions import decision_table
 from latentmdp.testing import random_model
 

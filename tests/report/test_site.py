@@ -84,6 +84,51 @@ INKS = """() => {
 """Every colour of text on the page, with what is behind it."""
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_in_pictures_can_be_read(visit, site, scheme):
+    """In every point of a text, over whatever is painted below it there."""
+    page, _ = visit((site / "index.html").as_uri())
+    page.emulate_media(color_scheme=scheme)
+    pictures = [site / "architecture.svg", *sorted((site / "pictures").glob("*-graph.svg"))]
+    pictures += [site / "pictures" / f"{name}.svg" for name in ("arena", "graph", "purpose")]
+    for path in (*pictures, site / "notebooks" / "reading_a_policy.html"):
+        page.goto(path.as_uri())
+        pairs = page.evaluate(PAINTED)
+        assert pairs, path.name
+        for ink, behind in pairs:
+            assert contrast(ink, behind) > 4.5, (path.name, ink, behind)
+    drawn = page.eval_on_selector_all(".drawn svg", "all => all.map(e => e.clientWidth)")
+    assert drawn
+    assert min(drawn) > 200
+
+
+PAINTED = """() => {
+  const over = (top, share, below) => below.map((v, i) => share * top[i] + (1 - share) * v);
+  const parts = (colour) => (colour.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
+  const faded = (e) => e instanceof Element ? getComputedStyle(e).opacity * faded(e.parentNode) : 1;
+  const pairs = new Set();
+  for (const text of document.querySelectorAll("svg text")) {
+    text.scrollIntoView({block: "center"});
+    const box = text.getBoundingClientRect();
+    for (const x of [0.1, 0.3, 0.5, 0.7, 0.9]) {
+      let behind = [255, 255, 255];
+      const at = [box.left + x * box.width, box.top + box.height / 2];
+      for (const e of document.elementsFromPoint(...at).reverse()) {
+        if (e.closest("text")) continue;
+        const look = getComputedStyle(e), shape = e instanceof SVGElement && e.tagName !== "svg";
+        const [r, g, b, alpha = 1] = parts(shape ? look.fill : look.backgroundColor);
+        const share = alpha * (shape ? look.fillOpacity * faded(e) : 1);
+        behind = over([r, g, b], share, behind);
+      }
+      const rounded = behind.map(Math.round).join();
+      pairs.add(getComputedStyle(text).fill + "|rgb(" + rounded + ")");
+    }
+  }
+  return [...pairs].map((pair) => pair.split("|"));
+}"""
+"""The colour of each text in a picture, and what is painted below it, in five points of it."""
+
+
 def test_the_site_asks_for_nothing_and_is_small(site):
     sizes = [path.stat().st_size for path in site.rglob("*") if path.is_file()]
     assert sum(sizes) < 30e6

@@ -31,12 +31,9 @@ if TYPE_CHECKING:
     from latentmdp.planning.evaluation import HistoryTree
     from latentmdp.planning.explanation import (
         ActionRule,
-        TurningPoint,
         action_rule,
         belief_at,
         checked_time,
-        switches,
-        towards,
     )
     from latentmdp.planning.limits import check_limit
     from latentmdp.planning.qmdp import best_actions, policy_values

@@ -372,6 +372,21 @@ class ActionRule:
         candidates, acting = self._candidates(t, s), self._interpreter.acting
         return acting.vectors[candidates], acting.labels[candidates].astype(np.int64)
 
+    def ways(self, t: int, s: int, belief: Floats) -> list[list[tuple[float, int]]]:
+        """What is done on the way from a belief to certainty of each context.
+
+        A way is (probability of its context from which on, action), the first at the belief itself.
+        """
+        vectors, labels = self.vectors(t, s)
+        if not len(vectors):
+            action = int(np.argmax(self.probabilities(t, s, belief)))
+            return [[(b, action)] for b in belief.tolist()]
+        pieces = [switches(vectors, labels, belief, m) for m in range(belief.size)]
+        return [
+            [(float((1.0 - x) * b + x), action) for x, action in way]
+            for b, way in zip(belief, pieces)
+        ]
+
     def later(
         self, t: int, s: int, belief: Floats, a: int, next_state: int, z: int
     ) -> tuple[Floats, int]:
@@ -481,25 +496,18 @@ def _margin(choices: tuple[Choice, ...], action: int) -> float | None:
 
 def _turning_points(rule: ActionRule, t: int, s: int, belief: Floats) -> tuple[TurningPoint, ...]:
     """One for each context; none where the policy has one vector, and so no use for a belief."""
-    vectors, labels = rule.vectors(t, s)
-    if len(vectors) < 2:
+    if len(rule.vectors(t, s)[0]) < 2:
         return ()
     points = []
-    for m in range(belief.size):
-        pieces = switches(vectors, labels, belief, m)
-        if len(pieces) == 1:
+    for m, way in enumerate(rule.ways(t, s, belief)):
+        if len(way) == 1:
             points.append(TurningPoint(m, None, None))
         else:
-            x, action = pieces[1]
-            points.append(TurningPoint(m, arrays.frozen(towards(belief, m, x)), action))
+            share, action = way[1]
+            there = belief * ((1.0 - share) / (1.0 - belief[m]))  # the others keep proportions
+            there[m] = share
+            points.append(TurningPoint(m, arrays.frozen(there), action))
     return tuple(points)
-
-
-def towards(belief: Floats, context: int, x: float) -> Floats:
-    """(1 - x) b + x e_m: the belief this far on the way to certainty of a context."""
-    there = (1.0 - x) * belief
-    there[context] += x
-    return there
 
 
 def _wishes(model: LatentMDP, t: int, s: int) -> tuple[Wish, ...]:

@@ -53,7 +53,6 @@ from latentmdp.planning import (
     checked_time,
     evaluate,
     explain,
-    switches,
 )
 from latentmdp.policies import AlphaVectorPolicy, Policy
 from latentmdp.report.page import Picture, Table, context_labels, csv_text, drawn
@@ -252,9 +251,11 @@ class DecisionTable:
             lost = f"{abs(loss):.3g} {'less' if loss > 0 else 'more'}{share} than"
             if abs(loss) <= max(2.0 * error, 5e-4 * abs(own.mean)):
                 lost = "as much as"
+            off = max(printed.stderr or 0.0, own.stderr or 0.0)
             yield (
                 f"Followed as printed, this earns {printed.mean:.4g} per episode, {lost} the "
-                f"policy it was made from, which earns {own.mean:.4g}."
+                f"policy it was made from, which earns {own.mean:.4g}"
+                + (f" (simulated; standard error {off:.1g})." if off else ".")
             )
         few = 5  # more would bury the rest
         for text in self.warnings[:few]:
@@ -389,16 +390,11 @@ def _rule(
     model: LatentMDP, rule: ActionRule, t: int, s: int, belief: Floats, possible: Flags
 ) -> Rule:
     """What is done in a state at time t."""
-    can, M = tuple(possible.tolist()), model.n_contexts
+    can = tuple(possible.tolist())
     if model.terminal[s]:
-        return Rule(s, None, ((),) * M, can)
-    vectors, labels = rule.vectors(t, s)
-    action = int(np.argmax(rule.probabilities(t, s, belief)))
-    changes: list[tuple[Change, ...]] = [()] * M
-    for m in range(M) if len(vectors) else ():
-        pieces = switches(vectors, labels, belief, m)[1:]
-        changes[m] = tuple((float((1.0 - x) * belief[m] + x), a) for x, a in pieces)
-    return Rule(s, action, tuple(changes), can)
+        return Rule(s, None, ((),) * model.n_contexts, can)
+    ways = rule.ways(t, s, belief)
+    return Rule(s, ways[0][0][1], tuple(tuple(way[1:]) for way in ways), can)
 
 
 def _reached(model: LatentMDP, rule: ActionRule, belief: Floats) -> Iterator[Flags]:

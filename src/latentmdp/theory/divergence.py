@@ -102,12 +102,11 @@ def telling_outcomes(model: LatentMDP, most: int = 5) -> list[tuple[str, Floats]
             text = f"begins in {names.label('state', k, model.state_names)}"
         else:
             s, a = divmod(int(of_row[k]), A)
-            k -= model.n_states
-            n, paid = int(table.next_state[k]), model.reward_values[table.reward[k]]
+            outcome = k - model.n_states
+            n, paid = int(table.next_state[outcome]), model.reward_values[table.reward[outcome]]
             here, there = (names.label("state", i, model.state_names) for i in (s, n))
             text = f"{here}, {names.label('action', a, model.action_names)} → {there}"
             text += f" ({paid:g})" if several else ""
-            k += model.n_states
         told.append((text, every[k]))
     return told
 
