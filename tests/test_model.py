@@ -3,6 +3,7 @@
 import copy
 import itertools
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -24,6 +25,20 @@ def test_bernoulli_means():
     assert (model.n_contexts, model.n_states, model.n_actions, model.n_rewards) == (2, 3, 2, 2)
     np.testing.assert_array_equal(model.weights, [0.5, 0.5])
     np.testing.assert_array_equal(model.initial, np.full((2, 3), 1 / 3))
+
+
+def test_fractions_where_all_moves_are_certain_are_doubted():
+    """They are read as chances of 1; a bandit, or rewards of 0 and 1, give no reason to ask."""
+    certain = np.zeros((2, 3, 2, 3))
+    certain[..., 0] = 1.0
+    with pytest.warns(UserWarning, match=r"rewards\[0, 0, 0\] is 0.25, taken as the probability"):
+        LatentMDP(certain, R, horizon=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LatentMDP(T, R, horizon=4)
+        LatentMDP(certain, np.ones((2, 3, 2)), horizon=4)
+        LatentMDP(certain, np.stack([1.0 - R, R], axis=-1), horizon=4)
+        LatentMDP(np.ones((2, 1, 2, 1)), R[:, :1], horizon=4)
 
 
 def test_the_start_state_may_be_one_number_or_one_row():

@@ -7,7 +7,11 @@ HSVI proves on the true model, and the random return what uniformly random actio
 of 1 is therefore the most that anyone who must infer the context can reach; a learner that is told
 it may exceed 1. Beside the score: after how many episodes the mean over the last twentieth of all
 episodes was first at .9 of what the learner can reach (the informed optimum sum_m w_m V*_m for one
-that is told the context), and the seconds it took.
+that is told the context), and the seconds of the processor.
+
+Of a learner that hands back a policy the cell also says what this earns in episodes of its own, as
+a score, and whether the interval that the learner gives for it holds that: a score over the last
+tenth of a run has the noise of few episodes.
 
 A cell is a learner on a variant of a task; its result is a file, as in any sweep (`runner`), so an
 interrupted comparison goes on where it stopped. A learner that fails leaves its message in the
@@ -43,7 +47,7 @@ from latentmdp.engines import Engine
 from latentmdp.estimation import initialize, restricted
 from latentmdp.experiments.runner import Columns, Setting, read_result, run_sweep
 from latentmdp.metrics import last_tenth, trailing_means
-from latentmdp.online import LUCRL, QLearning, learn, thompson_sampling
+from latentmdp.online import LUCRL, QLearning, Run, learn, thompson_sampling
 from latentmdp.planning import HSVI, QMDP, evaluate
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import play
@@ -62,8 +66,11 @@ STANDARD = "standard"
 # -- learners -------------------------------------------------------------------------------------
 
 Returns = Floats
-Learn = Callable[[Task, World, int, int], Returns]
-"""What a learner earns in each episode: of the task, its world, a number of episodes and a seed."""
+Learn = Callable[[Task, World, int, int], Returns | Run]
+"""What a learner earns in each episode: of the task, its world, a number of episodes and a seed.
+
+Of a `Run` its final policy is tried too.
+"""
 
 
 @dataclass(frozen=True)
@@ -76,9 +83,9 @@ class Entry:
 
 
 def _learn(n_contexts: str, method: Any = "likelihood") -> Learn:
-    def run(task: Task, world: World, episodes: int, seed: int) -> Returns:
+    def run(task: Task, world: World, episodes: int, seed: int) -> Run:
         M: Any = world.space.n_contexts if n_contexts == "given" else "auto"
-        return learn(world, M, episodes, rng=seed, method=method).returns
+        return learn(world, M, episodes, rng=seed, method=method)
 
     return run
 
@@ -171,25 +178,43 @@ def work(setting: Setting) -> Columns:
     if setting["learner"] == STANDARD:
         return _standard(task, seed, setting["gap"], setting["time_limit"])
     entry = LEARNERS[setting["learner"]]
-    began = time.perf_counter()
+    began, tried = time.process_time(), _UNTRIED
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             world = task.world(seed, tell_context=entry.informed)
-            returns = entry.run(task, world, setting["episodes"], seed)
-        problem = ""
+            found = entry.run(task, world, setting["episodes"], seed)
+            seconds = time.process_time() - began
+            if isinstance(found, Run):
+                tried = _tried(task.world(seed), found, seed)
+                found = found.returns
+        returns, problem = found, ""
     # Whatever a learner raises is its result here; the others must not wait for it.
     except Exception as error:
         returns, problem = np.full(1, np.nan), f"{type(error).__name__}: {error}"
+        seconds = time.process_time() - began
     # Points of the learning curve: the last tenth and the last twentieth are whole blocks.
     blocks = np.array_split(returns, min(200, returns.size))
     n = len(blocks)
     return {
         "episode": np.cumsum([block.size for block in blocks]),
         "return": np.array([block.mean() for block in blocks]),
-        "run_seconds": np.full(n, time.perf_counter() - began),
+        "run_seconds": np.full(n, seconds),
         "problem": np.array([problem] * n),
+        **{name: np.full(n, value) for name, value in tried.items()},
     }
+
+
+_UNTRIED = dict.fromkeys(("final", "low", "high"), float("nan"))
+
+
+def _tried(world: World, run: Run, seed: int) -> dict[str, float]:
+    """What the final policy earns in episodes of its own, and the interval promised for it."""
+    episodes = 20_000 if isinstance(world, ModelWorld) else 4_000
+    key = philox_key(np.random.SeedSequence((seed, 1)))  # not the chance that it learned from
+    earned = play(world, run.policy, episodes, key).returns(world.space.discount).mean()
+    promised = (np.nan, np.nan) if run.value is None else run.value[1:]
+    return dict(zip(_UNTRIED, map(float, (earned, *promised))))
 
 
 def _standard(task: Task, seed: int, gap: float, time_limit: float) -> Columns:
@@ -243,9 +268,14 @@ class Cell:
     reached
         Episodes until .9 of what the learner can reach; NaN if it was not reached.
     seconds
-        Wall-clock time.
+        Of the processor.
     problem
         Why there is no result; empty if there is one.
+    final
+        The score of the final policy in episodes of its own; NaN of learners that return none.
+    covered
+        Whether the interval that the learner gives for it holds what it earns there, 1 or 0; NaN
+        where there is none.
     """
 
     task: str
@@ -257,6 +287,8 @@ class Cell:
     reached: float
     seconds: float
     problem: str = ""
+    final: float = float("nan")
+    covered: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -394,6 +426,7 @@ def _cell(setting: Setting, table: pa.Table, standard: Standard) -> Cell:
     begins = np.concatenate([[0], episode])[: ends.size]
     trailing = trailing_means(np.repeat(returns, sizes), ends, ends - begins)
     good = ends[standard.score(trailing, informed) >= 0.9]
+    final, low, high = (table[name][0].as_py() for name in _UNTRIED)
     return Cell(
         **{name: setting[name] for name in ("task", "learner", "seed", "episodes")},
         score=float(standard.score(earned)),
@@ -401,6 +434,8 @@ def _cell(setting: Setting, table: pa.Table, standard: Standard) -> Cell:
         reached=float(good[0]) if good.size else float("nan"),
         seconds=table["run_seconds"][0].as_py(),
         problem=table["problem"][0].as_py(),
+        final=float(standard.score(final)),
+        covered=float(low <= final <= high) if np.isfinite([low, high]).all() else float("nan"),
     )
 
 
@@ -424,7 +459,9 @@ def page(arena: Arena) -> str:
     parts = (
         ("Score", "score", "1 is the certified optimum, 0 random; last tenth of episodes."),
         ("Episodes until .9", "reached", "Of what the learner can reach; - if not."),
-        ("Seconds", "seconds", "Wall clock, one process."),
+        ("Final policy", "final", "Its score in episodes of its own; - of learners without one."),
+        ("Intervals", "covered", "The share that holds what the final policy earns."),
+        ("Seconds", "seconds", "Of the processor, one process."),
     )
     for title, what, note in parts:
         lines += ["", f"## {title}", "", note, "", *markdown_table(*arena.table(what))]

@@ -166,6 +166,8 @@ class LatentMDP(Factual, Fielded):
                 possible = validation.allowed(allowed, S, A)
                 optional = None if allow_unvisited else possible
                 R = validation.rewards(rewards, values, (M, S, A), optional, T)
+                if np.ndim(rewards) == 3 and S > 1 and np.isin(T, (0.0, 1.0)).all():
+                    _doubt_means(np.asarray(rewards))
                 content = {"transitions": T, "reward_probs": R, "_table_rewards": None}
             content |= {"reward_values": values, "allowed": possible}
             content |= _common_fields(others, M, possible, values)
@@ -971,6 +973,18 @@ def _common_fields(
         else validation.reward_edges(arguments["reward_edges"], values),
         "allow_unvisited": unvisited,
     }
+
+
+def _doubt_means(rewards: Floats) -> None:
+    """Warn where rewards alone are taken as chance, in a model whose moves are certain."""
+    between = (rewards > 0.0) & (rewards < 1.0)
+    if between.any():
+        where = arrays.first_index(between)
+        warnings.warn(
+            f"rewards{list(where)} is {rewards[where]:g}, taken as the probability of a reward of "
+            "1 though every move is certain: LatentMDP.from_amounts takes it as what is paid",
+            stacklevel=3,
+        )
 
 
 def _steps_of(

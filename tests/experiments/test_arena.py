@@ -1,5 +1,7 @@
 """The arena: tasks are what they say, scores are measured right, cells are kept."""
 
+from dataclasses import replace
+
 import gymnasium
 import numpy as np
 import pyarrow.parquet as pq
@@ -156,7 +158,26 @@ def test_a_cell_is_its_last_tenth_and_knows_when_it_got_there(tmp_path, monkeypa
         ["wait-hub"], ["known", "broken"], seeds=1, episodes=200, out=tmp_path, jobs=1
     )
     assert [cell.problem for cell in again.cells] == ["", ""]
-    assert again.cells[0] == known
+    assert repr(again.cells[0]) == repr(known)  # what is not known is equal to nothing
+
+
+def test_a_policy_that_is_returned_is_tried(tmp_path, monkeypatch):
+    """Against evaluation on the true model; an interval that promises too much does not cover."""
+    model = TASKS["wait-hub"].model(0)
+    run = lm.LUCRL().run(model, 50, rng=0)
+    honest = lm.evaluate(model, run.policy).mean
+    promises = {"honest": (honest - 1.0, honest + 1.0), "boastful": (honest + 1.0, honest + 2.0)}
+    entries = {
+        name: comparison.Entry(name, lambda *given, ends=ends: replace(run, value=(0.0, *ends)))
+        for name, ends in promises.items()
+    }
+    monkeypatch.setattr(comparison, "LEARNERS", entries)
+    found = compare_learners(
+        ["wait-hub"], list(entries), seeds=1, episodes=50, out=tmp_path, jobs=1
+    )
+    good, bad = found.cells
+    assert good.final == pytest.approx(found.standards["wait-hub", 0].score(honest), abs=0.02)
+    assert (good.covered, bad.covered) == (1.0, 0.0)
 
 
 def test_the_quick_version(tmp_path):
@@ -177,9 +198,8 @@ def test_every_learner_plays(name):
     """Rewards are 0 or 1, of which somebody earns some; and a seed gives one run."""
     task = TASKS["wait-hub"]
     told = LEARNERS[name].informed
-    returns, again = (
-        LEARNERS[name].run(task, task.world(0, tell_context=told), 40, 0) for _ in range(2)
-    )
+    found = [LEARNERS[name].run(task, task.world(0, tell_context=told), 40, 0) for _ in range(2)]
+    returns, again = (getattr(one, "returns", one) for one in found)
     assert returns.shape == (40,)
     assert set(returns) <= set(range(task.horizon + 1))
     assert returns.sum() > 0

@@ -704,4 +704,6 @@ def _width(n_contexts: int) -> int:
 def _padded(table: Floats, width: int) -> Floats:
     if table.shape[1] == width:
         return np.ascontiguousarray(table)
-    return np.pad(table, ((0, 0), (0, width - table.shape[1])))
+    padded = np.zeros((len(table), width))  # np.pad takes as long as the pass over a few episodes
+    padded[:, : table.shape[1]] = table
+    return padded

@@ -86,7 +86,8 @@ def lower_bound(
     stages = [f"stage {stage + 1}" for stage in range(M)]
     names = stages if n == 1 else [f"{stage} node {node}" for stage in stages for node in range(n)]
     names += ["sink"] if sinks == 1 else [f"sink {k + 1}" for k in range(sinks)]
-    return LatentMDP(T, means, initial=0, horizon=M * D, state_names=names)
+    chances = np.stack([1.0 - means, means], axis=-1)
+    return LatentMDP(T, chances, initial=0, horizon=M * D, state_names=names)
 
 
 def _fill_stage(T: Floats, stage: int, right: Integers, n: int, sink: int) -> None:

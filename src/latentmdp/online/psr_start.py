@@ -52,7 +52,7 @@ class PSRStart(Learner):
     lucrl
         L-UCRL's other settings; its contexts are inferred and its start is the recovered model.
     planner
-        Makes the final plan; HSVI to a gap of 2 % within 10 seconds by default.
+        Makes the final plan; HSVI to a gap of 3 % within 10 seconds by default.
 
     Notes
     -----

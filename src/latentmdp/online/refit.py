@@ -168,7 +168,7 @@ def learn(
         Of a Gymnasium environment whose rewards are measured: how many levels they become as
         evidence, as for `envs.adapt`.
     planner
-        Makes the final plan; HSVI to a gap of 2 % within 10 seconds by default. While learning,
+        Makes the final plan; HSVI to a gap of 3 % within 10 seconds by default. While learning,
         plans are Q-MDP's, or PBVI's where Q-MDP falls short of its own bound.
     checkpoint
         A file to go on from after an interruption; the result is the same to the bit.
@@ -847,7 +847,7 @@ def _em_fit(
         shared_rewards=shared,
         shared_initial=learner.shared_initial if structure is None else structure.shared_initial,
         reward_model=reward_model,
-        folds=3,  # few, since strengths are chosen each time the data have doubled
+        folds=2,  # few, since strengths are chosen each time the data have doubled
     )
     suits = starts[0] is not None and starts[0].n_contexts == n_contexts
     with without_fit_warnings():

@@ -58,11 +58,12 @@ class CertifiedPlanner(Planner):
     Parameters
     ----------
     gap, time_limit
-        Of HSVI. A fitted model is rarely right to 2 %, and ten seconds are little against the
-        learning that ends with them.
+        Of HSVI. A fitted model is rarely right to 3 %: plans of models fitted at (7,15,3,30) to
+        gaps of 5, 3 and 2 % earn the same in the world to .1 %, the last at three times the price
+        of the second.
     """
 
-    gap: float = 0.02
+    gap: float = 0.03
     time_limit: float = 10.0
 
     def plan(self, model: LatentMDP) -> Plan:
