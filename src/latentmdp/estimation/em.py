@@ -217,7 +217,8 @@ class EM:
         work = as_engine(engine, self.threads, device)
         generator = as_generator(rng)
         parts = checked_logs(logs, minimum=2 if self.n_contexts > 1 else 1)
-        problem = problem_of(self, parts, _models(start), work)
+        starts = start if _is_list(start) else [cast(Start, start)]
+        problem = problem_of(self, parts, _models(starts), work)
         problem.likelihood.episodes.held_by(work, self.n_contexts)  # raises if they do not fit
         for message in _warnings_before(problem):
             warnings.warn(message, FitWarning, stacklevel=2)
@@ -228,11 +229,11 @@ class EM:
         loose, runs = _LOOSE * self.tolerance, {}
         for strengths in hypotheses:
             likelihood = problem.likelihood.with_pseudo_counts(strengths)
-            points = self._starts(problem, likelihood, start, few, generator)
+            points = self._starts(problem, likelihood, starts, few, generator)
             ends = [climb(likelihood, one, loose, self.max_iter) for one in points]
             runs[strengths] = sorted(ends, key=lambda run: -run.objective)
         likelihood, point, history, decisions, agreement = self._chosen(
-            problem, runs, start, generator
+            problem, runs, starts, generator
         )
         last = climb(likelihood, point, self.tolerance, self.max_iter)
         counts, log_likelihood = likelihood.episodes.expected_counts(
@@ -290,7 +291,7 @@ class EM:
         self,
         problem: FitProblem,
         runs: dict[PseudoCounts, list[Ascent]],
-        start: Start | Sequence[Start],
+        starts: Sequence[Start],
         rng: np.random.Generator,
     ) -> tuple[MixtureLikelihood, Parameters, list[float], tuple[str, ...], float]:
         """Choose what contexts share and the pseudo-counts, from the best climb at hypotheses.
@@ -321,9 +322,9 @@ class EM:
         ends = runs[min(runs, key=lambda strengths: distance(strengths, decided))]
         point, history = likelihood.mixed(ends[0].point), ends[0].history if decided in runs else []
         if len(runs) > 1:
-            starts = [point, *self._starts(problem, likelihood, start, self.restarts, rng)]
+            points = [point, *self._starts(problem, likelihood, starts, self.restarts, rng)]
             loose = _LOOSE * self.tolerance
-            ends = [climb(likelihood, one, loose, self.max_iter) for one in starts]
+            ends = [climb(likelihood, one, loose, self.max_iter) for one in points]
             ends.sort(key=lambda run: -run.objective)
             point, history = ends[0].point, ends[0].history
         decisions = tuple(map(str, scores.decisions(decided)))
@@ -386,32 +387,31 @@ class EM:
         self,
         problem: FitProblem,
         likelihood: MixtureLikelihood,
-        start: Start | Sequence[Start],
+        starts: Sequence[Start],
         restarts: int,
         rng: np.random.Generator,
     ) -> Iterator[Parameters]:
         """The points to climb from."""
-        if start is None or isinstance(start, str):
-            yield from starting_points(likelihood, restarts, rng, start)
-        elif self.n_contexts == 1:
-            yield from starting_points(likelihood, 1, rng)
-        elif _is_list(start):
-            for one in start:
-                yield from self._starts(problem, likelihood, one, restarts, rng)
-        elif isinstance(start, LatentMDP | Fit):
-            (model,) = _models(start)
-            if model.n_contexts != self.n_contexts:
-                raise ValueError(
-                    f"the start has {model.n_contexts} contexts, n_contexts is {self.n_contexts}"
-                )
-            for part in problem.logs:
-                part.validate(model)
-            behaviour = start.behaviour_by_context if isinstance(start, Fit) else None
-            yield parameters_from_model(likelihood, model, behaviour)
-        else:
-            shares = self._shares(np.asarray(start), sum(len(part) for part in problem.logs))
-            counts = likelihood.episodes.shared_out(problem.logs, shares)
-            yield _m_step(likelihood, counts)
+        for start in starts:
+            if start is None or isinstance(start, str):
+                yield from starting_points(likelihood, restarts, rng, start)
+            elif self.n_contexts == 1:
+                yield from starting_points(likelihood, 1, rng)
+            elif isinstance(start, LatentMDP | Fit):
+                (model,) = _models([start])
+                if model.n_contexts != self.n_contexts:
+                    raise ValueError(
+                        f"the start has {model.n_contexts} contexts, n_contexts is "
+                        f"{self.n_contexts}"
+                    )
+                for part in problem.logs:
+                    part.validate(model)
+                behaviour = start.behaviour_by_context if isinstance(start, Fit) else None
+                yield parameters_from_model(likelihood, model, behaviour)
+            else:
+                shares = self._shares(np.asarray(start), sum(map(len, problem.logs)))
+                counts = likelihood.episodes.shared_out(problem.logs, shares)
+                yield _m_step(likelihood, counts)
 
     def _shares(self, start: NDArray[Any], episodes: int) -> Floats:
         """p(m | episode) as the caller gives it, by labels or by responsibilities."""
@@ -674,9 +674,8 @@ def _is_list(start: Any) -> TypeGuard[Sequence[Start]]:
     )
 
 
-def _models(start: Start | Sequence[Start]) -> list[LatentMDP]:
+def _models(starts: Sequence[Start]) -> list[LatentMDP]:
     """The models among the starts."""
-    starts: Sequence[Start] = start if _is_list(start) else [cast(Start, start)]
     models = [one.model if isinstance(one, Fit) else one for one in starts]
     return [one for one in models if isinstance(one, LatentMDP)]
 

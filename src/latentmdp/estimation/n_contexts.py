@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import entr
@@ -79,40 +79,29 @@ def choose_contexts(
     logs: Logs | Sequence[Logs],
     *,
     max_contexts: int = MAX_CONTEXTS,
-    min_contexts: int = 1,
     reward_model: RewardModel | Literal["auto"] = "auto",
-    behaviour: Literal["shared", "by-context", "auto"] = "auto",
-    shared_rewards: bool | Literal["auto"] = "auto",
-    shared_transitions: bool | Literal["auto"] = "auto",
-    shared_initial: bool | Literal["auto"] = "auto",
-    folds: int | None = None,
     restarts: int = 4,
-    patience: int = 2,
     rng: RNGLike = None,
-    threads: int | None = None,
     report: Callable[[str], None] = lambda _: None,
+    **settings: Any,
 ) -> ContextSelection:
     """Try 1, 2, ... contexts until two in a row predict no better, and choose.
 
     Parameters
     ----------
-    max_contexts, min_contexts
-        The largest and the smallest number that is tried; with a smallest one above 1 the logger's
-        policy must not be open.
+    max_contexts
+        The largest number that is tried.
     reward_model
         What rewards depend on; "auto" decides by BIC.
-    behaviour, shared_rewards, shared_transitions, shared_initial
-        What contexts share; "auto" decides by held-out likelihood.
-    folds
-        Parts into which individuals are divided; each is predicted by a fit to the others. By
-        default five, or three where there are more than 20,000 individuals.
     restarts
         Fresh starts of every fit, beside those from the candidate before it.
-    patience
-        Numbers in a row that must predict no better before the search ends: two contexts may only
-        show together.
     report
         Called with a line for every decision.
+    **settings
+        Those of `EM`, such as what contexts share, which by default is decided by held-out
+        likelihood (`behaviour`, `shared_rewards`, `shared_transitions`, `shared_initial`), and
+        `folds`, parts into which individuals are divided: each is predicted by a fit to the
+        others. By default five, or three where there are more than 20,000 individuals.
 
     Returns
     -------
@@ -127,34 +116,12 @@ def choose_contexts(
     generator = as_generator(rng)
     parts = checked_logs(logs)
     require_reward_model(reward_model)
-    least = arrays.positive_integer("min_contexts", min_contexts)
-    if least > max_contexts:
-        raise ValueError(f"min_contexts is {least}, and max_contexts is {max_contexts}")
-    if least > 1 and behaviour == "auto":
-        raise ValueError(f'min_contexts={least} goes with behaviour="shared" or "by-context"')
-    engine = as_engine(None, threads)
+    is_open = dict.fromkeys(("behaviour", "shared_rewards", "shared_transitions"), "auto")
+    em = EM(FEW_CONTEXTS, **{**is_open, **settings})
+    engine = as_engine(None, em.threads)
     form = choose_reward_model(parts, FEW_CONTEXTS, reward_model, generator, engine, report)
-    settings = EM(
-        FEW_CONTEXTS,
-        behaviour=behaviour,
-        shared_rewards=shared_rewards,
-        shared_transitions=shared_transitions,
-        shared_initial=shared_initial,
-        reward_model=form,
-        folds=folds,
-    )
-    search = search_contexts(
-        parts,
-        settings,
-        max_contexts,
-        generator,
-        least=least,
-        restarts=restarts,
-        patience=arrays.positive_integer("patience", patience),
-        report=report,
-        engine=engine,
-    )
-    return search.selection
+    em, most = replace(em, reward_model=form), max_contexts
+    return search_contexts(parts, em, most, generator, restarts, report, engine).selection
 
 
 class ChosenContexts(NamedTuple):
@@ -174,30 +141,27 @@ def search_contexts(
     settings: EM,
     max_contexts: int,
     rng: np.random.Generator,
-    *,
-    least: int = 1,
     restarts: int = 4,
-    patience: int = 2,
     report: Callable[[str], None] = lambda _: None,
     engine: Engine | None = None,
 ) -> ChosenContexts:
     """`choose_contexts` with the settings of an EM of `FEW_CONTEXTS` contexts."""
     most = arrays.positive_integer("max_contexts", max_contexts)
-    search = ContextSearch.of(logs, settings, rng, restarts, least, engine)
+    search = ContextSearch.of(logs, settings, rng, restarts, engine=engine)
     if "behaviour" not in search.problem.open_parts:
-        search.run(most, patience, report)
+        search.run(most, report)
         return search.outcome(report)
     plain, knowing = search.by_logger()
-    plain.run(most, patience, report)
+    plain.run(most, report)
     if search.problem.likelihood.episodes.n_actions == 1:  # no choice, so no test
         decision = Decision("behaviour", True, Gain(0.0, 0.0), ": there is one action")
         report(str(decision))
         return plain.outcome(report, decision)
     knowing.candidates.append(plain.candidates[0])
-    knowing.run(min(most, FEW_CONTEXTS), patience)
+    knowing.run(min(most, FEW_CONTEXTS))
     if _gain_by_context(knowing, plain).clear(CLEAR_ERRORS["behaviour"]):
         report("contexts with loggers of their own:")
-        knowing.run(most, patience, report)
+        knowing.run(most, report)
     decision = _logger_decision(knowing, plain)
     report(str(decision))
     return (plain if decision.shared else knowing).outcome(report, decision)
@@ -269,8 +233,13 @@ class ContextSearch:
             ContextSearch(by_context, self.folds, self.restarts, self.rng),
         )
 
-    def run(self, most: int, patience: int, report: Callable[[str], None] = lambda _: None) -> None:
-        """Try one context more, each fold fitted by itself, until `patience` gain nothing."""
+    def run(
+        self, most: int, report: Callable[[str], None] = lambda _: None, patience: int = 2
+    ) -> None:
+        """Try one context more, each fold fitted by itself, until `patience` gain nothing.
+
+        By default two in a row: two contexts may only show together.
+        """
         idle = 0
         while (M := self.least + len(self.candidates)) <= most and idle < patience:
             best = self.best() if self.candidates else None

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from latentmdp._util import Floats, Integers, arrays, shaped
 from latentmdp.belief import posterior
 from latentmdp.errors import ImpossibleObservationError
+from latentmdp.fit import shares_of
 from latentmdp.logs import Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.planning import acting_smoothing
@@ -71,7 +72,7 @@ def logger_of(
             rows = shaped("behaviour", table, (M, S, A))
             rows = arrays.distributions("behaviour", rows, ("context", "state"))
             chances = rows[:, steps.state, steps.action].T
-            shares = _shares(logs, world, chances)
+            shares = shares_of(world, logs, rows)
             logger = Logger(chances, shares, "by context", _not_told_apart(shares))
     impossible = ~(logger.probabilities > 0.0).any(axis=1)
     if impossible.any():
@@ -84,17 +85,6 @@ def logger_of(
             f"step {k - int(logs.offsets[episode])}"
         )
     return logger
-
-
-def _shares(logs: Trajectories, model: LatentMDP, chances: Floats) -> Floats:
-    """P(m | episode) with the logger's actions as evidence, shape (N, M)."""
-    with np.errstate(divide="ignore"):
-        evidence = np.log(beliefs_of(model, logs))
-        acted = np.log(chances)
-    episode = logs.steps().episode
-    for m in range(model.n_contexts):
-        evidence[:, m] += np.bincount(episode, acted[:, m], len(logs))
-    return arrays.shares_of_logs(evidence)
 
 
 def _not_told_apart(shares: Floats) -> tuple[str, ...]:
