@@ -8,8 +8,11 @@ import warnings
 import numpy as np
 import pytest
 from hypothesis import given
+from scipy.sparse import csr_array
 from support import models, random_model
 
+import latentmdp as lm
+from latentmdp import testing
 from latentmdp.errors import ModelError
 from latentmdp.model import LatentMDP
 
@@ -278,3 +281,25 @@ def test_an_empty_row_of_an_allowed_action_stays_allowed() -> None:
     for again in (model.replace(horizon=4), LatentMDP.from_fields(model.to_fields())):
         assert again.all_allowed
         assert (again.transitions[:, 0, 1] == 0.0).all()
+
+
+def test_first_states_may_be_sparse_and_cost_what_they_contain():
+    """A sparse matrix of first states is the dense one, and is never spread out."""
+    rng = np.random.default_rng(0)
+    model = testing.random_model(rng, contexts=3, states=5, bonus=True)
+    dense = np.zeros((3, 5))
+    dense[:, [1, 3]] = rng.dirichlet(np.ones(2), 3)
+    first, second = model.replace(initial=dense), model.replace(initial=csr_array(dense))
+    assert first == second
+    assert first.fingerprint() == second.fingerprint()
+    assert second.initial_vectors.distinct.shape == (3, 3)
+    np.testing.assert_array_equal(second.initial, dense)
+    assert second.replace(horizon=9).initial_vectors is second.initial_vectors
+    plans = [lm.HSVI(gap=1e-6).plan(one.replace(horizon=3)) for one in (first, second)]
+    assert plans[0].lower == plans[1].lower
+    logs = [lm.simulate(one, plan.policy, 50, rng=1) for one, plan in zip((first, second), plans)]
+    assert logs[0] == logs[1]
+    with pytest.raises(ModelError, match="context 1"):
+        model.replace(initial=csr_array(dense * [[1.0], [0.5], [1.0]]))
+    with pytest.raises(ModelError, match="initial must have shape"):
+        model.replace(initial=csr_array(dense[:, :4]))

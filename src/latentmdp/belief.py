@@ -133,7 +133,7 @@ class ContextFilter:
         from latentmdp._kernels import reset_belief
 
         belief = np.empty((3, self.table.prior.size))
-        reset_belief(belief, self.table.prior, self.table.initial, state)
+        reset_belief(belief, self.table.prior, self.table.initial, self.table.begins[state])
         return belief
 
     def observe(self, belief: Floats, s: int, a: int, next_state: int, z: int) -> Floats:
@@ -151,14 +151,15 @@ def filter_tables(model: LatentMDP, smoothing: float) -> Filter:
 
     check_smoothing(model, smoothing)
     table, likelihood = model.outcomes, model.outcomes.distinct
-    initial = np.array(model.initial.T, order="C")
+    initial = np.array(model.initial_vectors.distinct, order="C")
     if smoothing > 0.0:
         n_observations = model.n_states * model.n_rewards
         likelihood = smoothing + (1.0 - smoothing * n_observations) * likelihood
         # A first state that no context can have says nothing: as likely in all of them.
         initial[~(model.weights * initial > 0.0).any(axis=1)] = 1.0
     sizes = (model.n_states, model.n_actions, model.n_rewards)
-    shared = (*table[:3], table.pattern, likelihood, model.weights, initial)
+    first = initial, model.initial_vectors.pattern
+    shared = (*table[:3], table.pattern, likelihood, model.weights, *first)
     return Filter(sizes, float(smoothing), *(arrays.read_only(array) for array in shared))
 
 

@@ -49,8 +49,8 @@ from latentmdp._util import (
 )
 from latentmdp.errors import ModelError
 from latentmdp.outcomes import (
+    ContextVectors,
     Outcomes,
-    RowRewards,
     RunInBlocks,
     at_once,
     check_outcomes,
@@ -82,7 +82,7 @@ class LatentMDP(Factual, Fielded):
     rewards : (M, S, A), (M, S, A, Z) or (M, S, A, S, Z)
         Bernoulli means, or probabilities over `reward_values`, or those given the next state (not
         for sparse matrices: `from_amounts`, `from_table` and `from_outcomes` take such rewards).
-    initial : None, int, (S,) or (M, S)
+    initial : None, int, (S,), (M, S) or a sparse matrix of that shape
         nu_m(s): uniform over states with an action by default; an integer is a fixed start state.
     weights : None or (M,)
         w_m: uniform by default.
@@ -115,7 +115,7 @@ class LatentMDP(Factual, Fielded):
     """
 
     reward_values: Floats
-    initial: Floats
+    initial_vectors: ContextVectors  # nu of every state
     weights: Floats
     horizon: int | None
     discount: float
@@ -126,8 +126,8 @@ class LatentMDP(Factual, Fielded):
     action_names: tuple[str, ...] | None
     reward_edges: Floats | None
     allow_unvisited: bool
+    bonus_vectors: ContextVectors | None  # R^hid of every (s, a)
     _table_rewards: RewardModel | None
-    _hidden: RowRewards  # in place of `bonus`, where equal vectors are kept once
 
     def __init__(
         self,
@@ -444,11 +444,11 @@ class LatentMDP(Factual, Fielded):
 
         Learners need it: rows of an optimistic model may sum to less than one.
         """
-        self, content = cls.__new__(cls), like._content()
-        for one, other in (("bonus", "_hidden"), ("_hidden", "bonus")):
-            if one in fields:
-                content.pop(other, None)
-        arrays.store(self, {**content, **fields})
+        self = cls.__new__(cls)
+        for name in _BY_CONTEXT:
+            if fields.get(name) is not None:
+                fields[f"{name}_vectors"] = ContextVectors.each(fields.pop(name)).frozen()
+        arrays.store(self, {**like._content(), **fields})
         return self
 
     def __setattr__(self, name: str, *value: object) -> None:
@@ -562,16 +562,23 @@ class LatentMDP(Factual, Fielded):
         return self.reward_probs @ self.reward_values
 
     @cached_property
+    def initial(self) -> Floats:
+        """nu_m(s), shape (M, S); where episodes begin alike in all contexts a view of one row."""
+        return arrays.frozen(self.initial_vectors.dense())
+
+    @cached_property
     def bonus(self) -> Floats | None:
-        """R^hid, (M, S, A); made on demand where equal vectors are kept once."""
-        return arrays.frozen(self._hidden.dense(self.n_states))
+        """R^hid, shape (M, S, A)."""
+        if self.bonus_vectors is None:
+            return None
+        return arrays.frozen(self.bonus_vectors.dense().reshape(self.dimensions[:3]))
 
     @property
     def has_bonus(self) -> bool:
         """Whether there is a bonus."""
-        return "_hidden" in vars(self) or self.bonus is not None
+        return self.bonus_vectors is not None
 
-    def row_rewards(self, run: RunInBlocks | None = None) -> RowRewards:
+    def row_rewards(self, run: RunInBlocks | None = None) -> ContextVectors:
         """The `planning_rewards` of the rows s A + a, equal vectors kept once."""
         from latentmdp._kernels import tables
 
@@ -581,16 +588,13 @@ class LatentMDP(Factual, Fielded):
         pattern, first = numbered(table.starts, outcomes)
         distinct = np.zeros((first.size, self.n_contexts))
         (run or at_once)(tables.row_rewards, first.size, table, first, self.reward_values, distinct)
-        seen = RowRewards(distinct, pattern)
-        if "_hidden" in vars(self):
-            return seen.plus(self._hidden).shared()
-        total = seen if self.bonus is None else seen.plus(RowRewards.each(self.bonus))
-        return total.shared()
+        seen = ContextVectors(distinct, pattern)
+        return (seen if self.bonus_vectors is None else seen.plus(self.bonus_vectors)).shared()
 
     def planning_rewards(self) -> Floats:
         """Mean rewards plus the hidden bonus: what a planner maximises, shape (M, S, A)."""
-        if "_hidden" in vars(self):
-            return self.row_rewards().dense(self.n_states)
+        if self.is_table and self.has_bonus:
+            return self.row_rewards().dense().reshape(self.dimensions[:3])
         means = self.mean_rewards()
         return means if self.bonus is None else means + self.bonus
 
@@ -668,7 +672,7 @@ class LatentMDP(Factual, Fielded):
             worth = reached - self.reward_values[table.reward]
             bonus = row_sums(table, table.probs * worth[:, None])
             pay = {"bonus": bonus.T.reshape(self.n_contexts, self.n_states, A)}
-        first = self.initial[:, goals].sum(axis=1)
+        first = self.initial_vectors.of(goals).sum(axis=0)
         return self.replace(
             outcomes=table,
             reward_model="transition",
@@ -705,9 +709,9 @@ class LatentMDP(Factual, Fielded):
             content = {"transitions": self.transitions[index], "rewards": self.reward_probs[index]}
         return self.replace(
             **content,
-            initial=self.initial[index],
+            initial=self.initial_vectors.select(index),
             weights=weights if index.size == M else weights / total,
-            bonus=None if self.bonus is None else self.bonus[index],
+            bonus=None if self.bonus_vectors is None else self.bonus_vectors.select(index),
             initial_bonus=None if self.initial_bonus is None else self.initial_bonus[index],
             context_names=None if names is None else [names[i] for i in index],
         )
@@ -780,7 +784,8 @@ class LatentMDP(Factual, Fielded):
         unknown = set(changes) - {*_OTHERS, *_ARRAYS, *_TABLE, "allowed", "reward_values"}
         if unknown:
             raise TypeError(f"replace() got an unknown argument {sorted(unknown)[0]!r}")
-        current = {name: getattr(self, name) for name in _OTHERS}
+        current = {name: getattr(self, name) for name in _OTHERS if name not in _BY_CONTEXT}
+        current |= {"initial": self.initial_vectors, "bonus": self.bonus_vectors}
         if "reward_values" in changes:
             current["reward_edges"] = None  # they cut other rewards
         shared = {"reward_values": self.reward_values, "allowed": self._stated_allowed()}
@@ -810,7 +815,9 @@ class LatentMDP(Factual, Fielded):
             elif name == "outcome_pattern":
                 continue
             elif isinstance(value, np.ndarray):
-                digest.update(f"{name}{value.shape}".encode() + value.tobytes())
+                digest.update(f"{name}{value.shape}".encode())
+                for part in np.array_split(value, 1 + value.size // 10**7):
+                    digest.update(part.tobytes())
             elif value is not None or name not in _NEW_FIELDS:
                 value = tuple(value) if isinstance(value, list) else value
                 digest.update(f"{name}={value!r};".encode())
@@ -878,10 +885,9 @@ class LatentMDP(Factual, Fielded):
     def _content(self) -> dict[str, Any]:
         """What was stored when the model was made, without what was derived since."""
         names = ("outcomes",) if self.is_table else ("transitions", "reward_probs")
-        others = {"reward_values", "allowed", "_table_rewards", *_OTHERS}
-        if "_hidden" in vars(self):  # the dense form was made of it
-            others = others - {"bonus"} | {"_hidden"}
-        return {name: self.__dict__[name] for name in (*names, *others)}
+        others = {"reward_values", "allowed", "_table_rewards", *_OTHERS}.difference(_BY_CONTEXT)
+        vectors = (f"{name}_vectors" for name in _BY_CONTEXT)
+        return {name: self.__dict__[name] for name in (*names, *others, *vectors)}
 
     def __getstate__(self) -> dict[str, Any]:
         return self._content()
@@ -924,6 +930,8 @@ class LatentMDP(Factual, Fielded):
 
 
 _ARRAYS, _TABLE = ("transitions", "rewards"), ("outcomes", "reward_model")
+_BY_CONTEXT = ("initial", "bonus")
+"""Dense arrays that are made on demand, of the vectors that are kept."""
 
 _OTHERS: dict[str, Any] = {
     "initial": None,
@@ -955,15 +963,15 @@ def _common_fields(
     S, A = allowed.shape
     unvisited = bool(arguments["allow_unvisited"])
     discount = validation.discount(arguments["discount"])
-    bonus = validation.bonus("bonus", arguments["bonus"], (M, S, A))
-    if bonus is not None:
-        bonus[:, ~allowed] = 0.0
+    bonus = arguments["bonus"]
+    if not isinstance(bonus, ContextVectors | None):
+        bonus = ContextVectors.each(validation.shaped("bonus", bonus, (M, S, A)))
     return {
-        "initial": validation.initial(arguments["initial"], M, allowed, unvisited),
+        "initial_vectors": _first_states(arguments["initial"], M, allowed, unvisited).frozen(),
         "weights": validation.weights(arguments["weights"], M),
         "horizon": arrays.optional_integer("horizon", arguments["horizon"]),
         "discount": discount,
-        "bonus": bonus,
+        "bonus_vectors": None if bonus is None else bonus.where(allowed.ravel()).frozen(),
         "initial_bonus": validation.bonus("initial_bonus", arguments["initial_bonus"], (M,)),
         "context_names": validation.names("context_names", arguments["context_names"], M),
         "state_names": validation.names("state_names", arguments["state_names"], S),
@@ -985,6 +993,25 @@ def _doubt_means(rewards: Floats) -> None:
             "1 though every move is certain: LatentMDP.from_amounts takes it as what is paid",
             stacklevel=3,
         )
+
+
+def _first_states(value: Any, M: int, allowed: Flags, unvisited: bool) -> ContextVectors:
+    """P(s_1 = s | m) from any form of `initial`."""
+    import scipy.sparse as sp
+
+    if isinstance(value, ContextVectors):
+        return value
+    is_sparse: bool = sp.issparse(value)
+    if not is_sparse:
+        return ContextVectors.each(validation.initial(value, M, allowed, unvisited))
+    if value.shape != (M, len(allowed)):
+        raise ValueError(f"initial must have shape {(M, len(allowed))}, got {value.shape}")
+    matrix = value.tocsc()
+    states = np.flatnonzero(np.diff(matrix.indptr))
+    chances = validation.initial(matrix[:, states].toarray(), M, allowed[states], unvisited)
+    pattern = np.zeros(len(allowed), np.int64)
+    pattern[states] = np.arange(1, states.size + 1)
+    return ContextVectors(np.concatenate([np.zeros((1, M)), chances.T]), pattern)
 
 
 def _steps_of(

@@ -38,8 +38,8 @@ from latentmdp._util import (
 )
 
 __all__ = [
+    "ContextVectors",
     "Outcomes",
-    "RowRewards",
     "RunInBlocks",
     "at_once",
     "check_outcomes",
@@ -220,35 +220,79 @@ class Outcomes(NamedTuple):
         return table.frozen(), position[leader]
 
 
-class RowRewards(NamedTuple):
-    """What the rows s A + a earn in every context, by the vectors that occur."""
+class ContextVectors(NamedTuple):
+    """A number of every row and context, by the vectors that occur.
+
+    Rows are (s, a), and the numbers what they earn; or states, and how likely an episode begins
+    there.
+    """
 
     distinct: Floats  # (Q, M)
-    pattern: Integers  # (S A,): which of them each row has
+    pattern: Integers  # (rows,): which of them each row has
 
     @classmethod
-    def each(cls, rewards: Floats) -> RowRewards:
-        """Every row of dense rewards (M, S, A) with a vector of its own."""
-        rows = np.moveaxis(rewards, 0, -1).reshape(-1, len(rewards))
+    def each(cls, dense: Floats) -> ContextVectors:
+        """Every row of an array (M, ...) with a vector of its own; alike contexts are kept once."""
+        flat = dense.reshape(len(dense), -1)
+        if flat.strides[0] == 0:
+            values, pattern = np.unique(flat[0], return_inverse=True)
+            distinct = np.broadcast_to(values[:, None], (values.size, len(flat)))
+            return cls(distinct, pattern.ravel())
+        rows = np.ascontiguousarray(flat.T)
         return cls(rows, np.arange(len(rows)))
 
-    def dense(self, n_states: int) -> Floats:
-        """The rewards as an array (M, S, A); refused where it would not fit into memory."""
-        rows, M = self.pattern.size, self.distinct.shape[1]
-        require_memory(8.0 * rows * M, f"rewards of {rows:,} rows in {M:,} contexts")
-        return np.take(self.distinct.T, self.pattern, axis=1).reshape(M, n_states, -1)
+    @property
+    def is_shared(self) -> bool:
+        """Whether all contexts have the same numbers."""
+        return bool((self.distinct == self.distinct[:, :1]).all())
 
-    def plus(self, other: RowRewards) -> RowRewards:
+    def dense(self) -> Floats:
+        """The numbers as an array (M, rows); refused where it would not fit into memory.
+
+        Where all contexts are alike it is a view of one row.
+        """
+        rows, M = self.pattern.size, self.distinct.shape[1]
+        if self.is_shared:
+            return np.broadcast_to(self.distinct[self.pattern, 0], (M, rows))
+        require_memory(8.0 * rows * M, f"numbers of {rows:,} rows in {M:,} contexts")
+        return np.take(self.distinct.T, self.pattern, axis=1)
+
+    def of(self, rows: Integers | int) -> Floats:
+        """The vectors of some rows, (k, M), or of one, (M,)."""
+        return np.asarray(self.distinct[self.pattern[rows]])
+
+    def where(self, rows: Flags) -> ContextVectors:
+        """The vectors of the rows with a flag, and zero for all others."""
+        if rows[self.nonzero()].all():
+            return self
+        distinct = np.append(self.distinct, np.zeros((1, self.distinct.shape[1])), axis=0)
+        return ContextVectors(distinct, np.where(rows, self.pattern, len(self.distinct)))
+
+    def nonzero(self) -> Integers:
+        """The rows that have a number other than 0."""
+        return np.flatnonzero((self.distinct != 0.0).any(axis=1, keepdims=True)[self.pattern])
+
+    def select(self, contexts: Integers) -> ContextVectors:
+        """The vectors of some contexts."""
+        return ContextVectors(self.distinct[:, contexts], self.pattern)
+
+    def frozen(self) -> ContextVectors:
+        """The vectors themselves, read-only from now on."""
+        for array in self:
+            frozen(array)
+        return self
+
+    def plus(self, other: ContextVectors) -> ContextVectors:
         """The sums of both."""
         codes = self.pattern * len(other.distinct) + other.pattern
         _, first, pattern = np.unique(codes, return_index=True, return_inverse=True)
         parts = (part.distinct[part.pattern[first]] for part in (self, other))
-        return RowRewards(np.add(*parts), pattern.ravel())
+        return ContextVectors(np.add(*parts), pattern.ravel())
 
-    def shared(self) -> RowRewards:
-        """The same rewards, equal vectors kept once."""
+    def shared(self) -> ContextVectors:
+        """The same numbers, equal vectors kept once."""
         number, first = _equal(self.distinct)
-        return RowRewards(self.distinct[first], number[self.pattern])
+        return ContextVectors(self.distinct[first], number[self.pattern])
 
 
 RunInBlocks = Callable[..., None]

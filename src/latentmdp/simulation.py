@@ -29,7 +29,7 @@ from latentmdp._util import (
 from latentmdp.engines import Engine, Threads, as_engine, blocks
 from latentmdp.logs import BATCH_STEPS, Episode, Trajectories
 from latentmdp.model import LatentMDP, require_model
-from latentmdp.outcomes import Outcomes
+from latentmdp.outcomes import ContextVectors, Outcomes
 from latentmdp.policies import HistoryPolicy, Policy, Sized, interpreter
 from latentmdp.worlds import (
     ModelWorld,
@@ -313,8 +313,9 @@ def _stepped_sums(
         played = play_episode(world, agent, key, int(first[0]) + i, horizon)
         states, actions, rewards, _ = played
         earned = model.reward_values[rewards]
-        if model.bonus is not None:
-            earned = earned + model.bonus[m, states[:-1], actions]
+        if model.bonus_vectors is not None:
+            rows = states[:-1] * model.n_actions + actions
+            earned = earned + model.bonus_vectors.of(rows)[:, m]
         returns[i] = earned @ model.discount ** np.arange(actions.size)
         returns[i] += 0.0 if model.initial_bonus is None else model.initial_bonus[m]
     sums[start:stop] = sum_blocks(returns, sizes)
@@ -368,11 +369,12 @@ def _earning(model: LatentMDP) -> Earning:
     """What an episode of a model earns, as kernels read it."""
     from latentmdp._kernels import Earning
 
-    M, S, A, _ = model.dimensions
-    first = np.zeros(M) if model.initial_bonus is None else model.initial_bonus
-    bonus = np.zeros((1, 1)) if model.bonus is None else model.bonus.reshape(M, S * A)
-    tables = [arrays.read_only(array) for array in (model.reward_values, first, bonus)]
-    return Earning(model.discount, tables[0], tables[1], model.bonus is not None, tables[2])
+    first = np.zeros(model.n_contexts) if model.initial_bonus is None else model.initial_bonus
+    hidden = model.bonus_vectors or ContextVectors(np.zeros((1, 1)), np.zeros(1, np.int64))
+    values, first, bonus, rows = map(
+        arrays.read_only, (model.reward_values, first, np.ascontiguousarray(hidden[0]), hidden[1])
+    )
+    return Earning(model.discount, values, first, model.has_bonus, bonus, rows)
 
 
 def _playing(

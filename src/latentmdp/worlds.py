@@ -376,7 +376,7 @@ def chances_of(model: LatentMDP) -> Chances:
             f"cannot simulate: context {m}, state {wrong[i] // A}, action {wrong[i] % A} was never "
             "visited, so what follows it is unknown"
         )
-    same_start = model.initial.strides[0] == 0
+    begins = model.initial_vectors.dense()
     listed = (*table[:3], shared.starts[number])
     starts, next_state, reward, tables = (arrays.read_only(array) for array in listed)
     return Chances(
@@ -387,7 +387,7 @@ def chances_of(model: LatentMDP) -> Chances:
         tables,
         model.terminal,
         *alias_tables(model.weights),
-        *alias_tables(model.initial[:1] if same_start else model.initial),
+        *alias_tables(begins[:1] if model.initial_vectors.is_shared else begins),
         *ragged_alias_tables(arrays.read_only(shared.probs), arrays.read_only(shared.starts)),
     )
 

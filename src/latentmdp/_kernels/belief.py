@@ -43,7 +43,8 @@ class Filter(NamedTuple):
     pattern: NDArray[np.int32] = read_only(np.zeros(1, np.int32))  # (n,): row of `likelihood`
     likelihood: NDArray[np.float64] = read_only(np.ones((1, 1)))  # (P, M)
     prior: NDArray[np.float64] = read_only(np.ones(1))  # (M,)
-    initial: NDArray[np.float64] = read_only(np.ones((1, 1)))  # (S, M)
+    initial: NDArray[np.float64] = read_only(np.ones((1, 1)))  # (Q, M): P(s_1 = s | m)
+    begins: NDArray[np.int64] = read_only(np.zeros(1, np.int64))  # (S,): row of `initial`
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -123,10 +124,13 @@ def set_prior(belief, prior):
 
 
 @njit(cache=True, nogil=True)
-def reset_belief(belief, prior, initial, state):
-    """Start from the prior over contexts and condition on the first state; False if impossible."""
+def reset_belief(belief, prior, initial, row):
+    """Start from the prior and condition on a first state, a row of likelihoods in `initial`.
+
+    False if it is impossible.
+    """
     set_prior(belief, prior)
-    return update_belief(belief, initial, state)
+    return update_belief(belief, initial, row)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -217,7 +221,7 @@ def posteriors(start, stop, table, states, actions, rewards, offsets, begins, al
     # Fields are read once, see `find_outcome`.
     starts, next_state, reward = table.starts, table.next_state, table.reward
     likelihood, prior, initial, sizes = table.likelihood, table.prior, table.initial, table.sizes
-    pattern = table.pattern
+    pattern, first_rows = table.pattern, table.begins
     belief, tolerant = np.empty((3, prior.shape[0])), table.smoothing > 0.0
     scratch = np.empty((1, prior.shape[0]))
     for individual in range(start, stop):
@@ -226,7 +230,8 @@ def posteriors(start, stop, table, states, actions, rewards, offsets, begins, al
             possible = True
             if i == begins[individual]:
                 if states[first] >= 0:
-                    possible = reset_belief(belief, prior, initial, np.int64(states[first]))
+                    row = first_rows[states[first]]
+                    possible = reset_belief(belief, prior, initial, row)
                 else:
                     set_prior(belief, prior)
             for t in range(offsets[i + 1] - offsets[i] + 1):

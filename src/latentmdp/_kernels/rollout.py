@@ -111,7 +111,8 @@ class Earning(NamedTuple):
     values: NDArray[np.float64]  # (Z,)
     initial_bonus: NDArray[np.float64]  # (M,)
     hidden: bool
-    bonus: NDArray[np.float64]  # (M, S A) if hidden
+    bonus: NDArray[np.float64]  # (Q, M) if hidden
+    rows: NDArray[np.int64]  # (S A,): row of `bonus`
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -276,6 +277,7 @@ def play_episodes(
     vectors, labels, offsets = acting.vectors, acting.labels, acting.offsets
     prior, initial, terminal = acting.filter.prior, acting.filter.initial, chances.terminal
     values, bonus, hidden = earning.values, earning.bonus, earning.hidden
+    paid, begins_at = earning.rows, acting.filter.begins
     beliefs = np.empty((_LANES, 3, prior.shape[0]))
     first, second = np.empty((_LANES, _BUFFER)), np.empty((_LANES, _BUFFER))
     state, context = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
@@ -294,7 +296,7 @@ def play_episodes(
             lengths[i] = 0 if terminal[s] else horizon
             running += not terminal[s]
             if acting.filters:
-                reset_belief(beliefs[e], prior, initial, s)
+                reset_belief(beliefs[e], prior, initial, begins_at[s])
             if acting.follows:
                 node[e] = first_node(acting, key, first_episode + i, s)
             if stores:
@@ -348,7 +350,7 @@ def play_episodes(
                 if earns:
                     earned = values[z]
                     if hidden:
-                        earned += bonus[context[e], state[e] * A + action[e]]
+                        earned += bonus[paid[state[e] * A + action[e]], context[e]]
                     returns[i] = add_scaled(returns[i], scale, earned)
                 state[e] = n
                 if terminal[n]:
@@ -440,7 +442,7 @@ def observe_first(acting, key, beliefs, nodes, states):
     """
     for i in range(states.shape[0]):
         if acting.filters:
-            update_belief(beliefs[i], acting.filter.initial, np.int64(states[i]))
+            update_belief(beliefs[i], acting.filter.initial, acting.filter.begins[states[i]])
         if acting.follows:
             nodes[i] = first_node(acting, key, i, states[i])
 

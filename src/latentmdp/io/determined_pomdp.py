@@ -31,11 +31,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from latentmdp._util import Flags, Floats, Integers, require_memory, segments
 from latentmdp.errors import FormatError, ModelError
 from latentmdp.model import LatentMDP
-from latentmdp.outcomes import Outcomes, RowRewards
+from latentmdp.outcomes import ContextVectors, Outcomes
 
 if TYPE_CHECKING:
     from latentmdp.io.kernels import Vectors
@@ -479,8 +480,9 @@ def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
     )  # fmt: skip
     while (done := kernels.fill_rows(*rows, chances, pattern, earned, pay, where, done)) < S:
         chances, earned = _room(A * widest, G, chances), _room(A, G, earned)
-    begin = np.zeros((G, S))
-    begin[:, number.ravel()[: nodes.first.size]] = initial
+    first = number.ravel()[: nodes.first.size]
+    entries = np.repeat(np.arange(G), first.size), np.tile(first, G)
+    begin = csr_array((initial.ravel(), entries), shape=(G, S))
     next_state = arrival[order][new][position].astype(np.int32)
     distinct, rewards = (part.known[: part.size[0]].copy() for part in (chances, earned))
     unseen = np.zeros(position.size, np.int32)
@@ -490,19 +492,17 @@ def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
         "horizon": horizon,
         "discount": pomdp.discount,
         "initial": begin,
+        "bonus": ContextVectors(rewards, pay),
         "weights": weights,
         "context_names": _context_names(problem, group),
         "action_names": distinct_names(pomdp.action_names),
         "state_names": _state_names(problem, nodes, pairs, live),
     }
     # Table and bonus are right by construction.
-    model = LatentMDP._of_table(table.frozen(), allowed, np.zeros(1), "state-action", others)
-    model = LatentMDP._trusted(model, _hidden=RowRewards(rewards, pay))
     try:
-        model.require_bounded_total()
+        return LatentMDP._of_table(table.frozen(), allowed, np.zeros(1), "state-action", others)
     except ModelError as error:
         raise FormatError(f"{error}; load(path, horizon=...) gives it an end") from None
-    return model
 
 
 def _room(least: int, G: int, old: Vectors | None = None) -> Vectors:

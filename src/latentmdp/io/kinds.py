@@ -382,7 +382,7 @@ for _kind in (
         "LatentMDP",
         lambda: LatentMDP,
         {
-            **_each(_FLOATS, *_DENSE, "bonus", "outcome_distinct", "outcome_probs"),
+            **_each(_FLOATS, *_DENSE, "initial", "bonus", "outcome_distinct", "outcome_probs"),
             **_each(_INTEGERS, *_TABLE[:3], "outcome_pattern"),
             "reward_model": "text",
         },

@@ -42,7 +42,7 @@ class SupportPolicy:
         """The probabilities of the actions, (A,)."""
         model, table = self.model, self.model.outcomes
         S, A, Z = model.n_states, model.n_actions, model.n_rewards
-        possible = model.initial[:, history.states[0]] > 0.0
+        possible = model.initial_vectors.of(history.states[0]) > 0.0
         steps = zip(history.states, history.actions, history.states[1:], history.rewards)
         for s, a, n, z in steps:
             outcome = table.find(np.array([((s * A + a) * S + n) * Z + z]), S, Z)[0]
@@ -91,8 +91,8 @@ def almost_surely(
     """
     require_model(model)
     search = _Search(model, model.state_numbers("goal", goal), max_nodes)
-    for s in np.flatnonzero((model.initial > 0.0).any(axis=0)).tolist():
-        possible = np.flatnonzero(model.initial[:, s] > 0.0)
+    for s in model.initial_vectors.nonzero().tolist():
+        possible = np.flatnonzero(model.initial_vectors.of(s))
         # What is lost for some contexts is lost for all, and few are decided sooner.
         for size in [*(2**k for k in range(possible.size.bit_length())), possible.size]:
             if not search.is_won(s, possible[:size]):

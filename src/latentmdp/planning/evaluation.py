@@ -213,7 +213,9 @@ def _monte_carlo(
         by_context[m] = tree_total(sums[block]) / n
         distances = sums[block] / sizes[block] - by_context[m]
         variances[m] = tree_total(squares[block] + sizes[block] * distances**2) / (n - 1) / n
-    unseen = ~model.initial.any(axis=1)  # no data say where it begins: nothing is earned there
+    unseen = ~model.initial_vectors.distinct.any(
+        axis=0
+    )  # no data say where it begins: nothing is earned there
     by_context[unseen] = 0.0 if model.initial_bonus is None else model.initial_bonus[unseen]
     return Value(
         float(model.weights @ by_context),
@@ -261,9 +263,9 @@ class HistoryTree:
     def __init__(self, model: LatentMDP, policy: Any, most: int, advice: str) -> None:
         self._model, self._interpreter = model, interpreter(policy, model)
         self._most, self._advice, self._length = most, advice, 0
-        states = np.flatnonzero(model.initial.any(axis=0)).tolist()
+        states = model.initial_vectors.nonzero().tolist()
         self.histories = [
-            (s, model.initial[:, s] * share, memory)
+            (s, model.initial_vectors.of(s) * share, memory)
             for s in states
             for share, memory in self._interpreter.starts(s)
             if share > 0.0

@@ -199,9 +199,9 @@ def _in_turn(
         heads[changes] = turns[np.arange(len(turns)), possible.argmax(axis=1)]
         return source, outcome[edges], later * M + heads
 
-    begins = np.flatnonzero((model.initial > 0.0).any(axis=0))
+    begins = model.initial_vectors.nonzero()
     begun = np.zeros((begins.size, 8 * sets.shape[1]), np.bool_)
-    begun[:, :M] = (model.initial[:, begins] > 0.0).T
+    begun[:, :M] = model.initial_vectors.of(begins) > 0.0
     packed = np.packbits(begun, axis=1, bitorder="little")
     first = np.array([number[int(s), code.tobytes()] for s, code in zip(begins, packed)])
     first = first * M + begun.argmax(axis=1)
@@ -246,9 +246,9 @@ def _listed(model: LatentMDP, most: float) -> SupportNodes:
         sets.append(some_sets[fresh])
         return found, fresh
 
-    begins = np.flatnonzero((model.initial > 0.0).any(axis=0))
+    begins = model.initial_vectors.nonzero()
     first = np.full(model.n_states, -1)
-    first[begins] = numbers(begins, (model.initial[:, begins] > 0.0).T.copy())[0]
+    first[begins] = numbers(begins, model.initial_vectors.of(begins) > 0.0)[0]
     counts, outcomes, following = [], list[Integers](), list[Integers]()
     done, listed = 0, 0
     while done < len(known):
@@ -328,7 +328,7 @@ def _joined(model: LatentMDP, nodes: SupportNodes, of_node: Integers, inside: Fl
     of_node_row = nodes.states[exits[used] // A] * A + exits[used] % A
     bonus[used] = np.take_along_axis(paid[of_node_row], like[exits[used] // A], 1)
     initial, begins = np.zeros((M, X)), np.flatnonzero(nodes.first >= 0)
-    np.add.at(initial.T, number[nodes.first[begins]], model.initial[:, begins].T)
+    np.add.at(initial.T, number[nodes.first[begins]], model.initial_vectors.of(begins))
     searched = LatentMDP._trusted(
         model, outcomes=table.frozen(), _table_rewards="transition",
         reward_values=np.zeros(int(label.max(initial=0)) + 1),

@@ -154,7 +154,10 @@ def graph_bounds(model: LatentMDP, policy: PolicyGraph) -> ContextBounds | None:
 def start_values(model: LatentMDP, policy: PolicyGraph, values: Floats) -> Floats:
     """What a graph earns in each context, (M,), if its nodes have these values (n, M)."""
     hidden = np.zeros(model.n_contexts) if model.initial_bonus is None else model.initial_bonus
-    start = np.flatnonzero(~model.terminal & model.initial.any(axis=0))
+    start = model.initial_vectors.nonzero()
+    start = start[~model.terminal[start]]
     first = np.atleast_2d(policy.first)[:, start]
-    earned = np.einsum("k,ms,ksm->m", policy.weights, model.initial[:, start], values[first])
+    earned = np.einsum(
+        "k,sm,ksm->m", policy.weights, model.initial_vectors.of(start), values[first]
+    )
     return np.asarray(hidden + earned)

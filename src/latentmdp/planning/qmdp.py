@@ -99,7 +99,9 @@ class QMDP:
             if model.duration.is_total:
                 total = _row_values(model, rows, 1.0, threads=self.threads)
             best = best_of(model, _by_action(model, rows, total)[0])
-            informed = float(np.einsum("m,ms,sm->", model.weights, model.initial, best))
+            first = model.initial_vectors.nonzero()
+            chances = model.initial_vectors.of(first)
+            informed = float(np.einsum("m,sm,sm->", model.weights, chances, best[first]))
             policy = AlphaVectorPolicy.from_values(values, model, self.smoothing)
         how = "backward induction" if model.horizon is not None else "policy iteration"
         return Plan(
@@ -116,7 +118,8 @@ def context_values(model: LatentMDP, q: Floats | None = None) -> Floats:
     `q` are the model's `q_values`, if they are there already.
     """
     best = best_of(model, (q_values(model) if q is None else q)[0])
-    earned = (model.initial * best.T).sum(axis=1)
+    first = model.initial_vectors.nonzero()
+    earned = (model.initial_vectors.of(first) * best[first]).sum(axis=0)
     return earned if model.initial_bonus is None else earned + model.initial_bonus
 
 

@@ -146,7 +146,7 @@ def _data(policy: AlphaVectorPolicy) -> dict[str, Any]:
         "reward": table.reward.astype(np.int32),
         "likelihood": table.likelihood[table.pattern],
         "prior": table.prior,
-        "initial": table.initial,
+        "initial": table.initial[table.begins],
         "rewardValues": model.reward_values,
         "vectors": policy.vectors,
         "labels": policy.actions,

@@ -126,7 +126,8 @@ def rollout_kernel(kind):
         episode = np.uint64(first_episode + i)
         m, s = begin_episode(chances, key, episode, -1)
         if filters:
-            reset_belief(belief, acting.filter.prior, acting.filter.initial, s)
+            row = acting.filter.begins[s]
+            reset_belief(belief, acting.filter.prior, acting.filter.initial, row)
         noted.contexts[i], noted.states[0, i], t = m, s, 0
         while t < horizon and not (ragged and chances.terminal[s]):
             a, k = step(chances, acting, key, episode, t, m, s, belief)
@@ -174,13 +175,14 @@ def returns_kernel(kind, threads):
                 episode = np.uint64(first_episode + first + i)
                 _, s = begin_episode(chances, key, episode, m)
                 if filters:
-                    reset_belief(belief, acting.filter.prior, acting.filter.initial, s)
+                    row = acting.filter.begins[s]
+                    reset_belief(belief, acting.filter.prior, acting.filter.initial, row)
                 total, scale, t = earning.initial_bonus[m], 1.0, 0
                 while t < horizon and not (ragged and chances.terminal[s]):
                     a, k = step(chances, acting, key, episode, t, m, s, belief)
                     earned = earning.values[chances.reward[k]]
                     if earning.hidden:
-                        earned += earning.bonus[m, s * A + a]
+                        earned += earning.bonus[earning.rows[s * A + a], m]
                     total = add_scaled(total, scale, earned)
                     scale *= earning.discount
                     s = np.int64(chances.next_state[k])
@@ -223,7 +225,8 @@ def filter_kernel(width, along):
         start = logged.offsets[i]
         begin, length = start + i, logged.offsets[i + 1] - start
         belief = cuda.local.array((3, width), np.float64)
-        possible = reset_belief(belief, table.prior, table.initial, states[begin])
+        row = table.begins[states[begin]]
+        possible = reset_belief(belief, table.prior, table.initial, row)
         impossible = -1 if possible else 0
         for t in range(length + 1):
             if t > 0:

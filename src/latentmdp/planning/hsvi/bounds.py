@@ -153,7 +153,7 @@ class Bounds:
         weights = np.where(model.weights > 0.0, model.weights, model.weights.mean())
         leaders = self.lumping.leaders.tolist()
         self.reference = np.concatenate([self.lumping.push(s, weights) for s in leaders])
-        starts = np.unique(self.lumping.state[model.initial.any(axis=0)])
+        starts = np.unique(self.lumping.state[model.initial_vectors.nonzero()])
         self._informed = informed
         self._informing = 1.0, 0.0  # of the last: work of what was expected, seconds of its work
         self._sets = InformedSets(
@@ -285,8 +285,8 @@ class Bounds:
         model, lumping = self.model, self.lumping
         hidden = model.initial_bonus
         self.constant = 0.0 if hidden is None else float(weights @ hidden)
-        states = np.flatnonzero(model.initial.any(axis=0))
-        first = model.initial[:, states]
+        states = model.initial_vectors.nonzero()
+        first = model.initial_vectors.of(states).T
         joint = weights[:, None] * first
         self.start_weights = joint.sum(axis=0)
         # In a state that the weights exclude, all contexts count alike: a policy must begin there.

@@ -21,7 +21,7 @@ def earned_by_context(bounds: Bounds, plans: Integers) -> Floats:
     """What plans (n,) of the first states (n,) earn in each context, (M,)."""
     states, model = bounds.start_states, bounds.model
     vectors = Nodes(bounds, states, plans).vectors()
-    earned = (model.initial[:, states] * vectors.T).sum(axis=1)
+    earned = (model.initial_vectors.of(states) * vectors).sum(axis=0)
     return earned if model.initial_bonus is None else earned + model.initial_bonus
 
 
