@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from latentmdp._util import Flags, Floats, Integers, require_memory, segments
 from latentmdp.errors import FormatError, ModelError
@@ -482,6 +481,8 @@ def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
         chances, earned = _room(A * widest, G, chances), _room(A, G, earned)
     first = number.ravel()[: nodes.first.size]
     entries = np.repeat(np.arange(G), first.size), np.tile(first, G)
+    from scipy.sparse import csr_array  # a model of another kind is loaded without scipy
+
     begin = csr_array((initial.ravel(), entries), shape=(G, S))
     next_state = arrival[order][new][position].astype(np.int32)
     distinct, rewards = (part.known[: part.size[0]].copy() for part in (chances, earned))
