@@ -997,12 +997,9 @@ def _doubt_means(rewards: Floats) -> None:
 
 def _first_states(value: Any, M: int, allowed: Flags, unvisited: bool) -> ContextVectors:
     """P(s_1 = s | m) from any form of `initial`."""
-    import scipy.sparse as sp
-
     if isinstance(value, ContextVectors):
         return value
-    is_sparse: bool = sp.issparse(value)
-    if not is_sparse:
+    if not hasattr(value, "tocsc"):  # no matrix of scipy, which a dense model need not import
         return ContextVectors.each(validation.initial(value, M, allowed, unvisited))
     if value.shape != (M, len(allowed)):
         raise ValueError(f"initial must have shape {(M, len(allowed))}, got {value.shape}")
