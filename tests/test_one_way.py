@@ -43,7 +43,7 @@ OTHER = {
     "the Bellman backup": {
         "deterministic/graph.py: plan_graph": "mean and spread of returns, over nodes of a graph",
         "io/storm.py: joined": "tables of a model; nothing is planned",
-        "online/kernels_q_learning.py: q_sweep": "Q-learning: a sampled target, no expectation",
+        "online/q_learning.py: _QLearning._learn": "Q-learning: a sampled target, no expectation",
         "planning/chains.py: _solve_sparse": "the residual of a linear system",
         "planning/compact.py: _Choice._proved": "what a given policy graph earns",
         "planning/memoryless/cadp.py: _informed_with_end": "layers by `follow`, one rule for all",

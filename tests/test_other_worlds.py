@@ -127,7 +127,7 @@ def test_an_error_names_the_world_the_episode_and_the_step(reward: float) -> Non
     world = lm.worlds.from_callable(
         paying(0.3, reward), n_states=1, n_actions=1, horizon=5, reward_values=[0.0, 0.3]
     )
-    with pytest.raises(WorldError, match="CallableWorld, episode 7, at step 1: the world gave"):
+    with pytest.raises(WorldError, match=r"simulator, episode 7, at step 1: the world gave"):
         play(world, lm.UniformPolicy(), 1, key=0, first_episode=7)
 
     class Breaking(gymnasium.Env[Any, Any]):

@@ -160,7 +160,9 @@ def test_a_learner_may_be_told_the_number_of_contexts_in_place_of_the_adapter(co
     if start:
         space = start["start"]
         M, S, A, Z = space.dimensions
-        model = space.model_of(np.full((M, S, A, S), 1.0 / S), np.full((M, S, A, Z), 1.0 / Z))
+        told = {"horizon": space.horizon, "reward_values": space.reward_values}
+        uniform_rows = np.full((M, S, A, S), 1.0 / S), np.full((M, S, A, Z), 1.0 / Z)
+        model = lm.LatentMDP(*uniform_rows, **told, allowed=space.allowed)
         T = model.transitions.copy()
         T[1] = T[1] * 0.5 + 0.5 * np.eye(4)[:, None]
         start["start"] = model.replace(transitions=T)
@@ -285,7 +287,7 @@ def test_a_function_that_leaves_its_space_is_named():
         return lambda rng: (0, lambda action: (state, reward))
 
     sizes = {"n_states": 2, "n_actions": 2, "horizon": 3, "reward_values": (0.0, 1.0)}
-    with pytest.raises(ValueError, match=r"gave state 2: must lie in \[0, 2\)"):
+    with pytest.raises(ValueError, match=r"gave state 2: not in Discrete\(2\)"):
         play(from_callable(bad(2, 0.0), **sizes), lm.UniformPolicy(), 1, key=0)
     with pytest.raises(ValueError, match=r"gave reward 0\.5, not one of"):
         play(from_callable(bad(1, 0.5), **sizes), lm.UniformPolicy(), 1, key=0)

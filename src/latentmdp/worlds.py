@@ -2,12 +2,12 @@
 
 A world begins an episode by number and answers actions, one after the other. What happens in
 episode k depends on the key, on k and on the actions alone, so a run can be interrupted after any
-episode and go on later. There are three:
+episode and go on later. There are two:
 
 - `ModelWorld`, a latent MDP, with the chance that `simulate` would use;
 - `GymnasiumWorld`, an environment with finitely many observations and actions (`adapt`), and
-  `VectorWorld`, copies of one side by side; `envs.from_dm_env` makes one of a dm_env environment;
-- `CallableWorld`, any simulator given as a function (`from_callable`).
+  `VectorWorld`, copies of one side by side. Others are adapted by way of it: `from_callable` makes
+  one of any simulator given as a function, `envs.from_dm_env` of a dm_env environment.
 
 Endings mean the same in all of them, and they are known as such: nothing is earned, explored or
 counted after one. An episode that is *terminated* ends in a terminal state of the space. A model
@@ -27,17 +27,19 @@ numbers that were once 32 bits wide.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from latentmdp._util import (
     Duration,
+    Fielded,
     FiniteSpace,
     Flags,
     Floats,
@@ -57,12 +59,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
-    "CallableWorld",
     "GymnasiumWorld",
     "ModelWorld",
     "PaidEpisode",
     "Space",
-    "SteppedWorld",
     "TableEntries",
     "Transition",
     "VectorWorld",
@@ -81,7 +81,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False)
-class Space:
+class Space(Fielded):
     """What is told of a world before anybody acts.
 
     Attributes
@@ -122,15 +122,6 @@ class Space:
             model.discount,
             None if model.all_allowed else model.allowed,
         )
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Space) and all(
-            arrays.same_content(getattr(self, field.name), getattr(other, field.name))
-            for field in fields(self)
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.dimensions, self.reward_values, self.horizon, self.discount))
 
     @cached_property
     def terminal(self) -> Flags:
@@ -217,20 +208,16 @@ class Space:
         """
         return self.duration.cut_off(1e-4)
 
-    def model_of(self, transitions: Floats, rewards: Floats, **others: Any) -> LatentMDP:
-        """A model with this horizon, discount and reward values; `others` as for `LatentMDP`."""
-        return LatentMDP(transitions, rewards, **{**self._arguments, **others})
-
     def table_model(self, table: Outcomes, **others: Any) -> LatentMDP:
-        """The same from an outcome table; `others` as for `LatentMDP.from_outcomes`."""
-        arguments = {**self._arguments, "allowed": self.allowed_actions(), **others}
-        return LatentMDP.from_outcomes(*table, n_states=self.n_states, **arguments)
-
-    @property
-    def _arguments(self) -> dict[str, Any]:
-        """What a model of this space has in common with all others."""
-        names = ("horizon", "discount", "allowed")
-        return {"reward_values": self.reward_array, **{name: getattr(self, name) for name in names}}
+        """A model of this space; `others` as for `LatentMDP.from_outcomes`."""
+        space = {
+            "n_states": self.n_states,
+            "horizon": self.horizon,
+            "discount": self.discount,
+            "reward_values": self.reward_array,
+            "allowed": self.allowed_actions(),
+        }
+        return LatentMDP.from_outcomes(*table, **{**space, **others})
 
     def require_fit(self, name: str, other: LatentMDP) -> None:
         """Raise unless a model has the same contexts, states, actions and rewards."""
@@ -396,13 +383,19 @@ _MANY_STATES = 1 << 12
 """So many states of an environment cost less to keep than to number as they are met."""
 
 
-class SteppedWorld(World):
-    """What worlds share that only tell a reward by its value, and may end an episode.
+class GymnasiumWorld(World):
+    """A Gymnasium environment as a learner sees it; made by `adapt`.
+
+    Every episode resets the environment with a seed that depends on the key and on the number of
+    the episode alone. `info["context"]`, where it is there at the last step, is the context in
+    hindsight.
 
     Parameters
     ----------
     space
         What is shown.
+    model
+        The true one, where the environment has it.
     reward_levels
         Where rewards are to be found: how many levels they may become, as in
         `Trajectories.from_table`.
@@ -412,12 +405,13 @@ class SteppedWorld(World):
 
     def __init__(
         self,
+        env: Any,
         space: Space,
+        model: LatentMDP | None,
         knows_contexts: bool,
-        reward_levels: int | str | None = None,
-        adds_end: bool | None = None,
+        reward_levels: int | str | None,
+        adds_end: bool | None,
     ) -> None:
-        self._n_observed = space.n_states
         self._end: int | None = None
         if not space.terminal.any() if adds_end is None else adds_end:
             self._end = space.n_states
@@ -426,11 +420,15 @@ class SteppedWorld(World):
         self.space, self.knows_contexts, self._levels = space, knows_contexts, reward_levels
         self.finding_rewards = space.measured
         self._index = {value: z for z, value in enumerate(space.reward_values)}
+        self.env, self.model = env, model
+        self._states, self._actions = (
+            _finite(env, name) for name in ("observation_space", "action_space")
+        )
+        self.action_names = self._actions.names()
+        self._context: int | None = None
 
     def meet(self, state: int) -> int:
         """The number of a state that the world gave: its own, or that of its first occurrence."""
-        if not 0 <= state < self._n_observed:
-            raise ValueError(f"the world gave state {state}: must lie in [0, {self._n_observed})")
         return state if self.met is None else self.met.setdefault(state, len(self.met))
 
     def _moved(self, state: int, reward: float, terminated: bool, truncated: bool) -> Transition:
@@ -485,32 +483,6 @@ class SteppedWorld(World):
         self.space = replace(self.space, reward_values=tuple(values.tolist()), reward_edges=cuts)
         self.finding_rewards = False
         self._index = {}
-
-
-class GymnasiumWorld(SteppedWorld):
-    """A Gymnasium environment as a learner sees it; made by `adapt`.
-
-    Every episode resets the environment with a seed that depends on the key and on the number of
-    the episode alone. `info["context"]`, where it is there at the last step, is the context in
-    hindsight.
-    """
-
-    def __init__(
-        self,
-        env: Any,
-        space: Space,
-        model: LatentMDP | None,
-        knows_contexts: bool,
-        reward_levels: int | str | None,
-        adds_end: bool | None,
-    ) -> None:
-        super().__init__(space, knows_contexts, reward_levels, adds_end)
-        self.env, self.model = env, model
-        self._states, self._actions = (
-            _finite(env, name) for name in ("observation_space", "action_space")
-        )
-        self.action_names = self._actions.names()
-        self._context: int | None = None
 
     @property
     def state_names(self) -> tuple[str, ...] | None:
@@ -609,15 +581,18 @@ class VectorWorld(GymnasiumWorld):
         self._seen = [self.meet(self._states.index(one)) for one in self._parts(observations)]
         return self._seen
 
-    def step_side_by_side(self, actions: Sequence[int], going: Sequence[bool]) -> list[Transition]:
-        """Act in every copy; those that are not `going` on do anything, and nothing is read."""
+    def step_side_by_side(self, actions: Sequence[int | None]) -> list[Transition]:
+        """Act in the first copies; those without an action do anything, and nothing is read."""
         from gymnasium.vector.utils import concatenate, create_empty_array
 
         space = self.env.single_action_space
         allowed = self.space.allowed_actions()
-        idle = [int(allowed[state].argmax()) for state in self._seen]
-        chosen = [actions[i] if going[i] else idle[i] for i in range(self.lanes)]
-        elements = [self._actions.element(action) for action in chosen]
+        chosen = [*actions, *[None] * (self.lanes - len(actions))]
+        going = [action is not None for action in chosen]
+        elements = [
+            self._actions.element(int(allowed[state].argmax()) if action is None else action)
+            for state, action in zip(self._seen, chosen)
+        ]
         room: Any = create_empty_array(space, self.lanes)
         joined = concatenate(space, elements, room)
         observations, rewards, terminated, truncated, info = self.env.step(joined)
@@ -640,8 +615,7 @@ class VectorWorld(GymnasiumWorld):
 
     def step(self, action: int) -> Transition:
         """See `World`."""
-        going = [lane == 0 for lane in range(self.lanes)]
-        return self.step_side_by_side([action] * self.lanes, going)[0]
+        return self.step_side_by_side([action])[0]
 
     def context(self) -> int | None:
         """See `World`."""
@@ -663,39 +637,35 @@ Simulator = Callable[[np.random.Generator], tuple[int, Callable[[int], Sequence[
 """simulator(rng) -> (first state, step); step(action) -> (next state, reward[, terminated])."""
 
 
-class CallableWorld(SteppedWorld):
-    """A simulator given as a function; made by `from_callable`."""
+class _FunctionEnv:
+    """A simulator given as a function, with the methods of Gymnasium."""
 
-    def __init__(self, simulator: Simulator, space: Space, knows_contexts: bool) -> None:
-        super().__init__(space, knows_contexts)
-        self.simulator = simulator
+    def __init__(self, simulator: Simulator, n_states: int, n_actions: int) -> None:
+        from gymnasium import spaces
 
-    def begin(self, key: int, episode: int) -> int:
-        """See `World`."""
-        answer: Any = self.simulator(np.random.default_rng((key, episode)))
+        self.simulator, self.unwrapped = simulator, self
+        self.observation_space = spaces.Discrete(n_states)
+        self.action_space = spaces.Discrete(n_actions)
+        name = getattr(simulator, "__qualname__", type(simulator).__qualname__)
+        self.spec = SimpleNamespace(id=f"{getattr(simulator, '__module__', '')}.{name}")
+
+    def reset(self, *, seed: int) -> tuple[int, dict[str, Any]]:
+        """Start an episode."""
+        answer: Any = self.simulator(np.random.default_rng(seed))
         if not isinstance(answer, tuple) or len(answer) != 2 or not callable(answer[1]):
             raise TypeError(f"simulator(rng) must return (first state, step), got {answer!r}")
         state, self._step = answer
-        return self.meet(int(state))
+        return state, {}
 
-    def step(self, action: int) -> Transition:
-        """See `World`."""
-        answer = self._step(action)
+    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        """Act."""
+        answer = self._step(int(action))
         if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
             raise TypeError(
                 f"step(action) must return (next state, reward[, terminated]), got {answer!r}"
             )
         state, reward, *ended = answer
-        return self._moved(int(state), float(reward), bool(ended and ended[0]), False)
-
-    def context(self) -> None:
-        """A function tells no context."""
-        return None
-
-    def fingerprint(self) -> str:
-        """Which function this is, as far as its name tells."""
-        name = getattr(self.simulator, "__qualname__", type(self.simulator).__qualname__)
-        return f"{getattr(self.simulator, '__module__', '')}.{name} {self.space}"
+        return state, reward, bool(ended and ended[0]), False, {}
 
 
 def from_callable(
@@ -708,7 +678,7 @@ def from_callable(
     n_contexts: int | None = None,
     discount: float = 1.0,
     allowed: ArrayLike | None = None,
-) -> CallableWorld:
+) -> GymnasiumWorld:
     """A world from a function that starts an episode.
 
     Parameters
@@ -723,9 +693,18 @@ def from_callable(
         Which actions a state has; all by default. A state that has none is terminal. If there is
         none, the world has one terminal state more than `n_states`, to which every end leads.
     """
-    sizes = (n_contexts, n_states, n_actions)
-    space = _checked_space(*sizes, reward_values, horizon, discount, allowed)
-    return CallableWorld(simulator, space, n_contexts is not None)
+    sizes = (
+        arrays.positive_integer("n_states", n_states),
+        arrays.positive_integer("n_actions", n_actions),
+    )
+    return adapt(
+        _FunctionEnv(simulator, *sizes),
+        n_contexts=n_contexts,
+        horizon=horizon,
+        reward_values=reward_values,
+        discount=discount,
+        allowed=allowed,
+    )
 
 
 def adapt(
@@ -797,7 +776,18 @@ def adapt(
     elif flags is None and kind is GymnasiumWorld:
         flags, adds_end = _told_by_tables(env) or (None, None)
     values = (0.0,) if values is None else values
-    space = _checked_space(M, S, A, values, H, discount, flags)
+    values = tuple(arrays.as_floats("reward_values", values).ravel().tolist())
+    if not values:
+        raise ValueError("reward_values must not be empty")
+    space = Space(
+        1 if M is None else arrays.positive_integer("n_contexts", M),
+        arrays.positive_integer("n_states", S),
+        arrays.positive_integer("n_actions", A),
+        values,
+        arrays.positive_integer("horizon", H),
+        validation.discount(discount),
+        None if flags is None else validation.allowed(flags, S, A),
+    )
     if not isinstance(truth, LatentMDP) or Space.of(truth).reward_values != space.reward_values:
         truth = None
     levels = "auto" if reward_levels is None else reward_levels
@@ -831,27 +821,6 @@ def _time_limit(env: Any) -> int | None:
         limit = getattr(env, "_max_episode_steps", None)  # of the wrapper `TimeLimit`
         env = env.env
     return limit
-
-
-def _checked_space(
-    n_contexts: int | None,
-    n_states: int,
-    n_actions: int,
-    reward_values: ArrayLike,
-    horizon: int,
-    discount: float,
-    allowed: ArrayLike | None,
-) -> Space:
-    """A space of arguments that are checked; one context where their number is not known."""
-    S = arrays.positive_integer("n_states", n_states)
-    A = arrays.positive_integer("n_actions", n_actions)
-    M = 1 if n_contexts is None else arrays.positive_integer("n_contexts", n_contexts)
-    values = arrays.as_floats("reward_values", reward_values).ravel().tolist()
-    if not values:
-        raise ValueError("reward_values must not be empty")
-    steps, factor = arrays.positive_integer("horizon", horizon), validation.discount(discount)
-    flags = None if allowed is None else validation.allowed(allowed, S, A)
-    return Space(M, S, A, tuple(values), steps, factor, flags)
 
 
 Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
@@ -974,29 +943,11 @@ def play_episode(
     It ends in a state that is terminal in the world's space. Without a horizon it is cut off
     after `Space.longest_episode` steps.
     """
-    terminal = world.space.terminal
-    try:
-        states, actions, moved = [world.begin(key, episode)], list[int](), list[Transition]()
-    except Exception as error:
-        _raise_named(error, world, episode, "at its start")
-    agent.begin(episode, states[0])
-    for t in range(world.space.cut(horizon).longest_episode):
-        if terminal[states[-1]]:
-            break
-        action = agent.act(t)
-        if action is None:
-            break
-        try:
-            transition = world.step(action)
-        except Exception as error:
-            _raise_named(error, world, episode, f"at step {t}")
-        agent.observe(action, transition)
-        actions.append(action)
-        moved.append(transition)
-        states.append(transition.next_state)
-        if transition.truncated:
-            break
-    return _episode(states, actions, moved, world.context())
+    seen = _Seen([_answer(world, episode, None, world.begin, key, episode)], [], [])
+    steps = world.space.cut(horizon).longest_episode
+    for action in _actions(agent, episode, seen, world.space.terminal, steps):
+        seen.moved.append(_answer(world, episode, len(seen.moved), world.step, action))
+    return seen.episode(world.context())
 
 
 class PaidEpisode(Episode):
@@ -1005,58 +956,70 @@ class PaidEpisode(Episode):
     amounts: Floats
 
 
-def _episode(
-    states: list[int], actions: list[int], moved: list[Transition], context: int | None
-) -> PaidEpisode:
-    """An episode as arrays."""
-    episode = PaidEpisode(
-        np.array(states, np.int32),
-        np.array(actions, np.int32),
-        np.array([one.reward for one in moved], np.int32),
-        context,
-    )
-    episode.amounts = np.array([one.amount for one in moved], np.float64)
-    return episode
+class _Seen(NamedTuple):
+    """What was seen of an episode so far."""
+
+    states: list[int]
+    actions: list[int]
+    moved: list[Transition]
+
+    def episode(self, context: int | None) -> PaidEpisode:
+        """As arrays."""
+        rewards = [one.reward for one in self.moved]
+        parts = [np.array(part, np.int32) for part in (self.states, self.actions, rewards)]
+        episode = PaidEpisode(parts[0], parts[1], parts[2], context)
+        episode.amounts = np.array([one.amount for one in self.moved], np.float64)
+        return episode
+
+
+def _actions(
+    agent: Agent, episode: int, seen: _Seen, terminal: Flags, horizon: int
+) -> Iterator[int]:
+    """The actions of an episode: whoever takes one adds what followed to `seen.moved`."""
+    agent.begin(episode, seen.states[0])
+    for t in range(horizon):
+        action = None if terminal[seen.states[-1]] else agent.act(t)
+        if action is None:
+            return
+        yield action
+        transition = seen.moved[-1]
+        agent.observe(action, transition)
+        seen.actions.append(action)
+        seen.states.append(transition.next_state)
+        if transition.truncated:
+            return
 
 
 def play_side_by_side(
     world: VectorWorld, agents: Sequence[Agent], key: int, first_episode: int, horizon: int
 ) -> list[PaidEpisode]:
     """As many episodes as agents, in as many copies, as `play_episode` would play each."""
-    n, terminal = len(agents), world.space.terminal
-    episodes = list(range(first_episode, first_episode + n))
-    try:
-        first = world.begin_side_by_side(key, episodes)[:n]
-    except Exception as error:
-        _raise_named(error, world, first_episode, "at its start")
-    states = [[state] for state in first]
-    actions, transitions = [list[int]() for _ in agents], [list[Transition]() for _ in agents]
-    for agent, episode, state in zip(agents, episodes, first):
-        agent.begin(episode, state)
-    going = [not terminal[state] for state in first] + [False] * (world.lanes - n)
-    contexts = [world.context_of(lane) for lane in range(n)]
+    episodes = range(first_episode, first_episode + len(agents))
+    first = _answer(world, first_episode, None, world.begin_side_by_side, key, episodes)
+    seen = [_Seen([state], [], []) for state in first[: len(agents)]]
+    contexts = [world.context_of(lane) for lane in range(len(agents))]
+    terminal = world.space.terminal
+    played = [_actions(*lane, terminal, horizon) for lane in zip(agents, episodes, seen)]
+    chosen = [next(actions, None) for actions in played]
     for t in range(horizon):
-        chosen = [agents[i].act(t) if going[i] else None for i in range(n)]
-        going = [action is not None for action in chosen] + going[n:]
-        if not any(going):
+        if not any(action is not None for action in chosen):
             break
-        taken = [action or 0 for action in chosen] + [0] * (world.lanes - n)
-        try:
-            moved = world.step_side_by_side(taken, going)
-        except Exception as error:
-            _raise_named(error, world, first_episode, f"at step {t}")
-        for i in [i for i in range(n) if going[i]]:
-            agents[i].observe(taken[i], moved[i])
-            actions[i].append(taken[i])
-            transitions[i].append(moved[i])
-            states[i].append(moved[i].next_state)
+        moved = _answer(world, first_episode, t, world.step_side_by_side, chosen)
+        for i in [i for i, action in enumerate(chosen) if action is not None]:
+            seen[i].moved.append(moved[i])
             contexts[i] = world.context_of(i)
-            going[i] = not moved[i].truncated and not terminal[moved[i].next_state]
-    return [_episode(*parts) for parts in zip(states, actions, transitions, contexts)]
+            chosen[i] = next(played[i], None)
+    return [one.episode(context) for one, context in zip(seen, contexts)]
 
 
-def _raise_named(error: Exception, world: World, episode: int, when: str) -> NoReturn:
-    """Raise an error of a world again, with the world, the episode and the step in its text."""
-    if isinstance(error, TypeError | LatentMDPError):  # wrong in itself, or named already
-        raise error
-    raise WorldError(f"{world.name}, episode {episode}, {when}: {error}") from error
+def _answer(
+    world: World, episode: int, t: int | None, asked: Callable[..., Any], *arguments: Any
+) -> Any:
+    """What a world answers; its errors name it, the episode and the step."""
+    try:
+        return asked(*arguments)
+    except (TypeError, LatentMDPError):  # wrong in itself, or named already
+        raise
+    except Exception as error:
+        when = "at its start" if t is None else f"at step {t}"
+        raise WorldError(f"{world.name}, episode {episode}, {when}: {error}") from error

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
         same_content,
         segments,
     )
-    from latentmdp._util.checkpoint import CheckpointError, read_checkpoint, whole, write_checkpoint
+    from latentmdp._util.checkpoint import (
+        CheckpointError,
+        packed,
+        read_checkpoint,
+        unpacked,
+        whole,
+        write_checkpoint,
+    )
     from latentmdp._util.clock import compile_announcement, compile_seconds
     from latentmdp._util.cycles import (
         EndComponents,

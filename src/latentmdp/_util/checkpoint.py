@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from latentmdp._util import storage
 from latentmdp._util.arrays import Arrays
 from latentmdp._util.storage import PathLike
@@ -86,6 +88,22 @@ def read_checkpoint(
                     f"array {name!r} is missing or has another shape, as in one of another version"
                 )
     return Checkpoint(arrays, seconds)
+
+
+def packed(prefix: str, fields: dict[str, Any]) -> Arrays:
+    """Fields of an object as arrays, whose names begin with the prefix; None is left out."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    return {f"{prefix}_{name}": np.asarray(value) for name, value in given.items()}
+
+
+def unpacked(arrays: Arrays, prefix: str) -> dict[str, Any]:
+    """The fields that `packed` made arrays of, empty if there are none."""
+    named = {
+        name.removeprefix(f"{prefix}_"): array
+        for name, array in arrays.items()
+        if name.startswith(f"{prefix}_")
+    }
+    return {name: array if array.ndim else array.item() for name, array in named.items()}
 
 
 @contextmanager

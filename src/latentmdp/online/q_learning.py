@@ -73,7 +73,7 @@ class QLearning(Learner):
 
 
 class _QLearning(CountingLearning[Trajectories]):
-    """One run: the tables, and the counts of what was seen."""
+    """One run: the tables, by which it acts, and the counts of what was seen."""
 
     learner: QLearning
 
@@ -92,14 +92,55 @@ class _QLearning(CountingLearning[Trajectories]):
 
     def play(self, most: int) -> Trajectories:
         """Play episodes; the tables change after each."""
-        agent = _QAgent(self)
-        horizon = self.space.required_horizon()
         played = []
         for i in range(most):
-            episode = play_episode(self.world, agent, self.key, self.done + i, horizon)
-            agent.learn(episode)
-            played.append(episode)
+            played.append(play_episode(self.world, self, self.key, self.done + i))
+            self._learn(played[-1])
         return gathered(played, self.space)
+
+    def begin(self, episode: int, state: int) -> None:
+        """See the first state and, if it is told, the context."""
+        self._episode, self._m, self._state = np.uint64(episode), 0, state
+        if self.learner.informed:
+            context = self.world.context()
+            if context is None or not 0 <= context < self.space.n_contexts:
+                raise ValueError(
+                    f"informed=True: the world gave context {context} at the start of an episode, "
+                    f"expected one in [0, {self.space.n_contexts}); in an environment, info of "
+                    "reset must hold it, as that of MixtureEnv(..., tell_context=True) does"
+                )
+            self._m = context
+
+    def act(self, t: int) -> int:
+        """A best action, or any."""
+        from latentmdp._kernels import uniform_pair
+
+        block = (np.uint64(self.key), np.uint64(0), self._episode, np.uint64(t + 1))
+        uniform, n0 = float(uniform_pair(*block)[0]), self.learner.random_until
+        choices, table = np.flatnonzero(self.allowed[self._state]), (self._m, self._state)
+        values, seen = self.values[table][choices], self.q_visits[table][choices].sum()
+        # One number decides whether the choice is random and, stretched to [0, 1) again, which.
+        share = n0 / (n0 + seen) if n0 > 0.0 else 0.0
+        if uniform >= share:
+            choices, uniform = choices[values == values.max()], (uniform - share) / (1.0 - share)
+        else:
+            uniform /= share
+        return int(choices[min(int(uniform * choices.size), choices.size - 1)])
+
+    def observe(self, action: int, transition: Transition) -> None:
+        """See what followed."""
+        self._state = transition.next_state
+
+    def _learn(self, played: Episode) -> None:
+        """Sweep over an episode that is over; a state without any allowed action is worth 0."""
+        values, visits, rate = self.values[self._m], self.q_visits[self._m], self.learner.rate
+        earned = self.space.reward_array[played.rewards]
+        for t in range(earned.size - 1, -1, -1):
+            s, a, n = played.states[t], played.actions[t], played.states[t + 1]
+            rest = 0.0 if self.space.terminal[n] else values[n, self.allowed[n]].max()
+            visits[s, a] += 1.0
+            step = visits[s, a] ** -rate
+            values[s, a] += step * (earned[t] + self.q_discount * rest - values[s, a])
 
     def absorb(self, batch: Trajectories) -> None:
         """Record what was played, and count it for its context, or for the only one."""
@@ -127,58 +168,3 @@ class _QLearning(CountingLearning[Trajectories]):
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`."""
         return self.counted(self.policy(), None, settings)
-
-
-class _QAgent:
-    """Acts by the tables, step by step."""
-
-    def __init__(self, learning: _QLearning) -> None:
-        self.learning = learning
-        self._episode, self._m, self._state = np.uint64(0), 0, 0
-
-    def begin(self, episode: int, state: int) -> None:
-        """See the first state and, if it is told, the context."""
-        learning = self.learning
-        self._episode, self._m, self._state = np.uint64(episode), 0, state
-        if learning.learner.informed:
-            context = learning.world.context()
-            if context is None or not 0 <= context < learning.space.n_contexts:
-                raise ValueError(
-                    f"informed=True: the world gave context {context} at the start of an episode, "
-                    f"expected one in [0, {learning.space.n_contexts}); in an environment, info of "
-                    "reset must hold it, as that of MixtureEnv(..., tell_context=True) does"
-                )
-            self._m = context
-
-    def act(self, t: int) -> int:
-        """A best action, or any."""
-        from latentmdp._kernels import uniform_pair
-        from latentmdp.online.kernels_q_learning import q_action
-
-        run = self.learning
-        block = (np.uint64(run.key), np.uint64(0), self._episode, np.uint64(t + 1))
-        uniform, n0 = uniform_pair(*block)[0], float(run.learner.random_until)
-        tables = (run.values, run.q_visits, run.allowed)
-        return int(q_action(*tables, self._m, self._state, n0, uniform))
-
-    def observe(self, action: int, transition: Transition) -> None:
-        """See what followed."""
-        self._state = transition.next_state
-
-    def learn(self, played: Episode) -> None:
-        """Sweep over the episode that is over."""
-        from latentmdp.online.kernels_q_learning import q_sweep
-
-        run = self.learning
-        q_sweep(
-            run.values,
-            run.q_visits,
-            run.allowed,
-            self._m,
-            played.states,
-            played.actions,
-            run.space.reward_array[played.rewards],
-            bool(run.space.terminal[self._state]),
-            float(run.learner.rate),
-            run.q_discount,
-        )

@@ -42,8 +42,8 @@ A run is in one of these states, each a class below with what it needs. `plan` l
     _FitDue            nothing: `plan` fits all episodes   a round, or in the last fifth _OnTrial;
                        that fits may see                   _Final where no trial is left, by the
                                                            best earlier phase's plan if all failed
-    _OptimisticRound   a phase of L-UCRL                   _FitDue
-    _SampledRound      a phase by a sampled model's plan   _FitDue; method="sampling" only
+    _Round             a phase of L-UCRL, or by the plan   _FitDue
+                       of a sampled model
     _OnTrial           a few episodes by the final plan    _FitDue if they contradict the plan,
                                                            else _Final
     _Final             all that is left by that plan       the end
@@ -57,14 +57,24 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import digamma
 
-from latentmdp._util import Arrays, Floats, RNGLike, arrays, philox_key, require_choice
+from latentmdp._util import (
+    Arrays,
+    Floats,
+    RNGLike,
+    arrays,
+    packed,
+    philox_key,
+    require_choice,
+    unpacked,
+)
 from latentmdp.estimation import (
     EM,
     FEW_CONTEXTS,
@@ -81,13 +91,12 @@ from latentmdp.metrics import mean_return
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.base import Learner, Learning
 from latentmdp.online.bonus import Bonus, VarianceBonus
-from latentmdp.online.empirical_model import Counts, EmpiricalModel
+from latentmdp.online.empirical_model import Counts
 from latentmdp.online.lucrl import LUCRL, going_on
 from latentmdp.online.posterior_sampling import PosteriorSampling, drawn_fit
 from latentmdp.online.psr_start import PSRStart
 from latentmdp.online.run import Curve, Phase, Run, phase_rows, phases_of
 from latentmdp.online.warnings import LearnWarning, contradicted, learn_warnings, told_apart
-from latentmdp.outcomes import Outcomes
 from latentmdp.planning import (
     ActingPlanner,
     CertifiedPlanner,
@@ -98,7 +107,7 @@ from latentmdp.planning import (
 )
 from latentmdp.policies import Policy, UniformPolicy
 from latentmdp.simulation import gathered, play
-from latentmdp.worlds import Space, SteppedWorld, World, adapt
+from latentmdp.worlds import GymnasiumWorld, Space, World, adapt
 
 _FEWEST = 10
 """Episodes of a phase, and of a trial, at least: a fit costs more than they do."""
@@ -234,10 +243,7 @@ class Refit(Learner):
         require_choice("shared_initial", self.shared_initial, (True, False, "auto"))
         if not 1.0 < self.growth < np.inf:
             raise ValueError(f"growth must be above 1 and finite, got {self.growth}")
-        if not isinstance(self.bonus, Bonus | VarianceBonus | None):
-            raise TypeError(
-                f"bonus must be a Bonus, VarianceBonus or None, got {type(self.bonus).__name__}"
-            )
+        LUCRL(bonus=self.bonus)  # which says what a bonus may be
         for name in ("explore", "restarts", "max_contexts"):
             arrays.positive_integer(name, getattr(self, name))
 
@@ -318,18 +324,13 @@ class _Fitted:
 
 
 @dataclass(frozen=True)
-class _OptimisticRound(_Fitted):
-    """L-UCRL acts until the next fit, from the counts of this one."""
+class _Round(_Fitted):
+    """L-UCRL, or the policy of a model drawn from the posterior, acts until the next fit.
 
-    phase_learner: LUCRL
-    empirical: EmpiricalModel
+    `played` gives so many episodes of it.
+    """
 
-
-@dataclass(frozen=True)
-class _SampledRound(_Fitted):
-    """The policy of a model drawn from the posterior given the fit acts until the next one."""
-
-    sampled_policy: Policy
+    played: Callable[[int], Trajectories]
 
 
 @dataclass(frozen=True)
@@ -401,9 +402,14 @@ class _Refitting(Learning[Trajectories]):
             rng = np.random.default_rng([self.key, len(self.phases), 1])
             sampled_model = drawn_fit(rng, fit, self.logs, self.space, PosteriorSampling.prior)
             policy = planner_for(model).plan(sampled_model).policy
-            self.state = _SampledRound(structure, fit, policy)
+            self.state = _Round(structure, fit, partial(self._play, policy))
         else:
-            self.state = self._optimistic_round(structure, fit, model)
+            self.state = _Round(structure, fit, self._optimistic_round(fit, model))
+
+    def _play(self, policy: Policy, number: int) -> Trajectories:
+        """So many episodes more by a policy."""
+        # The fits draw from the key itself, so the world's chance has a key of its own.
+        return play(self.world, policy, number, philox_key(self.key), self.done)
 
     def _may_try(self, due: _FitDue) -> bool:
         """Whether the final plan to be made may still be given up for a better one.
@@ -447,9 +453,7 @@ class _Refitting(Learning[Trajectories]):
             bonus = replace(bonus, remainder=min(bonus.remainder, novelty))
         return bonus
 
-    def _optimistic_round(
-        self, structure: _ChosenStructure, fit: Fit, model: LatentMDP
-    ) -> _OptimisticRound:
+    def _optimistic_round(self, fit: Fit, model: LatentMDP) -> Callable[[int], Trajectories]:
         """L-UCRL from the counts of a fit; `model` is the fitted one in the world's space."""
         phase_learner = LUCRL(
             planner_for(model),
@@ -469,34 +473,33 @@ class _Refitting(Learning[Trajectories]):
         episodes = fit.responsibilities.sum(axis=0)
         counts = Counts.of_model(model, rows, episodes, space, model.reward_model)
         empirical = phase_learner.counting(space, counts, self.episodes)
-        return _OptimisticRound(structure, fit, phase_learner, empirical)
+
+        def played(number: int) -> Trajectories:
+            random = int(number * _random_share(fit, self.done))
+            stop, key = self.done + number - random, philox_key(self.key)
+            rounds = going_on(phase_learner, self.world, empirical, stop, key)
+            rounds.done = self.done
+            phase = rounds.played_rounds(number - random)
+            if not random:
+                return phase
+            rest = play(self.world, UniformPolicy(), random, key, stop)
+            return Trajectories.concat([phase, rest])
+
+        return played
 
     def play(self, most: int) -> Trajectories:
         """Play a phase: the longer, the more is known."""
-        # The fits draw from the key itself, so the world's chance has a key of its own.
-        state, key = self.state, philox_key(self.key)
+        state = self.state
         if isinstance(state, _OnTrial):
             length = self.episodes - self.done if isinstance(state, _Final) else self.trial
-            return play(self.world, state.plan.policy, length, key, self.done)
+            return self._play(state.plan.policy, length)
         if isinstance(state, _Exploring):
             number = self.learner.n_contexts
             length = max(self.learner.explore, 1 if number == "auto" else number)
-            return play(self.world, UniformPolicy(), min(length, max(self.first_final, 1)), key, 0)
+            return self._play(UniformPolicy(), min(length, max(self.first_final, 1)))
+        assert isinstance(state, _Round)
         length = max(_FEWEST, int(self.done * (self.learner.growth - 1.0)))
-        length = min(length, self.first_final - self.done)
-        if isinstance(state, _SampledRound):
-            return play(self.world, state.sampled_policy, length, key, self.done)
-        assert isinstance(state, _OptimisticRound)
-        random = int(length * _random_share(state.fit, self.done))
-        acting = length - random
-        stop, empirical = self.done + acting, state.empirical
-        rounds = going_on(state.phase_learner, self.world, empirical, stop, key)
-        rounds.done = self.done
-        phase = rounds.played_rounds(acting)
-        if not random:
-            return phase
-        rest = play(self.world, UniformPolicy(), random, key, self.done + acting)
-        return Trajectories.concat([phase, rest])
+        return state.played(min(length, self.first_final - self.done))
 
     def absorb(self, batch: Trajectories) -> None:
         """Add the phase to the history, or to the final episodes; contexts go to the record."""
@@ -530,7 +533,7 @@ class _Refitting(Learning[Trajectories]):
 
     def _find_rewards(self, amounts: Floats) -> None:
         """Let the rewards of the random episodes be all that there are, or make levels of them."""
-        assert isinstance(self.world, SteppedWorld)
+        assert isinstance(self.world, GymnasiumWorld)
         self.world.find_rewards(amounts)
         self.space = self.world.space
         self.logs = self.no_logs = gathered([], self.space).without_contexts()
@@ -574,33 +577,27 @@ class _Refitting(Learning[Trajectories]):
 
     def arrays(self) -> Arrays:
         """See `Learning`: the episodes, the phases and what the fit that is due goes on from."""
-        state = self.state
+        state, best = self.state, self.best_phase
         assert isinstance(state, _FitDue | _Final)
-        last_fit = state.last_fit if isinstance(state, _FitDue) else state.before_final_fit
-        structure, model = last_fit
+        structure, model = state.last_fit if isinstance(state, _FitDue) else state.before_final_fit
         saved = {
             **super().arrays(),
-            **_log_arrays("log", self.logs),
-            **_log_arrays("shown", state.final_logs),
+            **packed("log", self.logs.to_fields()),
+            **packed("final", state.final_logs.to_fields()),
             "phases": phase_rows(self.phases),
         }
         if structure is not None and model is not None:
-            episodes, M, reward_model, *rest = structure
-            joint = float(reward_model == "transition")
-            saved["settled"] = np.array([episodes, M, joint, *rest], dtype=np.float64)
-            saved |= _model_arrays("model", model)
-        if self.best_phase is not None:
-            saved["best_low"] = np.array(self.best_phase.low)
-            if (best := self.best_phase.model) is not None:
-                saved |= _model_arrays("best", best)
+            saved |= packed("structure", structure._asdict()) | packed("model", model.to_fields())
+        if best is not None:
+            saved["best_low"] = np.array(best.low)
+            saved |= packed("earlier", {} if best.model is None else best.model.to_fields())
         return saved
 
-    def _model_of(self, saved: Arrays, prefix: str, reward_model: RewardModel) -> LatentMDP:
-        """The model that `_model_arrays` took apart."""
-        fields = {name: saved.get(f"{prefix}_{name}") for name in _MODEL}
-        others = {"horizon": self.space.horizon, "reward_values": self.space.reward_array}
-        model = LatentMDP.from_fields({**fields, **others, "reward_model": reward_model})
-        if model.dimensions[1:3] != self.space.dimensions[1:3]:
+    def _model_of(self, saved: Arrays, prefix: str) -> LatentMDP | None:
+        """A model that was packed, if there is one."""
+        fields = unpacked(saved, prefix)
+        model = LatentMDP.from_fields(fields) if fields else None
+        if model is not None and model.dimensions[1:3] != self.space.dimensions[1:3]:
             raise ValueError("the model has other sizes than the world")
         return model
 
@@ -610,34 +607,19 @@ class _Refitting(Learning[Trajectories]):
         if self.world.finding_rewards and "log_amounts" in saved:
             explored = int(saved["log_offsets"][self.phases[0].episodes])
             self._find_rewards(saved["log_amounts"][:explored])
+        empty = self.no_logs.to_fields()
         self.logs, final_logs = (
-            Trajectories(
-                **self.no_logs.to_fields()
-                | {name: saved[f"{kind}_{name}"] for name in _LOGS if f"{kind}_{name}" in saved}
-            )
-            for kind in ("log", "shown")
+            Trajectories.from_fields(empty | unpacked(saved, name)) for name in ("log", "final")
         )
         if len(self.logs) + len(final_logs) != self.done:
             raise ValueError(
                 f"there are {len(self.logs) + len(final_logs)} episodes, and {self.done} are done"
             )
-        last_fit = _LastFit()
-        if "settled" in saved:
-            episodes, M, by_transition, initial, *strengths = saved["settled"].tolist()
-            if not (episodes >= 1 and M >= 1 and all(k >= 0 for k in strengths)):
-                raise ValueError("the structure chosen is out of range")
-            reward_model: RewardModel = "transition" if by_transition else "state-action"
-            structure = _ChosenStructure(
-                int(episodes), int(M), reward_model, bool(initial), *strengths
-            )
-            last_fit = _LastFit(structure, self._model_of(saved, "model", reward_model))
+        chosen = unpacked(saved, "structure")
+        structure = _ChosenStructure(**chosen) if chosen else None
         if "best_low" in saved:
-            best = None
-            if "best_joint" in saved:
-                form: RewardModel = "transition" if saved["best_joint"] else "state-action"
-                best = self._model_of(saved, "best", form)
-            self.best_phase = _BestPhase(float(saved["best_low"]), best)
-        self.state = _FitDue(last_fit, final_logs)
+            self.best_phase = _BestPhase(float(saved["best_low"]), self._model_of(saved, "earlier"))
+        self.state = _FitDue(_LastFit(structure, self._model_of(saved, "model")), final_logs)
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`: the last fit, its plan, and what that earned in its own episodes."""
@@ -690,11 +672,6 @@ _WORSE = (
     "every plan that was tried earned less than an earlier phase: the world is not what the model "
     "takes it for"
 )
-_LOGS = ("states", "actions", "rewards", "offsets", "amounts")
-_MODEL = (
-    *("transitions", "reward_probs", "initial", "weights", "bonus"),
-    *(f"outcome_{name}" for name in Outcomes._fields),
-)
 
 
 def _recoded(logs: Trajectories, space: Space) -> Trajectories:
@@ -708,19 +685,6 @@ def _recoded(logs: Trajectories, space: Space) -> Trajectories:
         rewards = np.searchsorted(space.reward_edges, logs.amounts, side="right")
     new = {"rewards": rewards, "reward_values": values, "reward_edges": space.reward_edges}
     return Trajectories(**logs.to_fields() | new)
-
-
-def _log_arrays(prefix: str, logs: Trajectories) -> Arrays:
-    """Logs as arrays by name."""
-    named = {f"{prefix}_{name}": getattr(logs, name) for name in _LOGS}
-    return {name: array for name, array in named.items() if array is not None}
-
-
-def _model_arrays(prefix: str, model: LatentMDP) -> Arrays:
-    """A fitted model as arrays by name, without what the world says of it."""
-    fields = model.to_fields()
-    named = {f"{prefix}_{name}": fields[name] for name in _MODEL if fields[name] is not None}
-    return {**named, f"{prefix}_joint": np.array(model.reward_model == "transition")}
 
 
 def _novelty(logs: Trajectories, shares: Floats, prior: float) -> float:
