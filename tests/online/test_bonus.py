@@ -22,7 +22,7 @@ def empirical_of(model, counts, bonus=PAPER, episodes=1_000):
     space = Space.of(model)
     widths = bonus.widths(space, episodes)
     found = EmpiricalModel.begin(space, counts, widths, 0.01, 0.0, model.weights, False)
-    found.raise_bonus()
+    found.replan()
     return found
 
 

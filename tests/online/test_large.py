@@ -9,6 +9,7 @@ from small_worlds import PlainQMDP, small
 import latentmdp as lm
 from latentmdp.experiments.lucrl_runs import labelled_samples, unrelated_model
 from latentmdp.online import Counts, empirical_model
+from latentmdp.online.bonus import Widths
 from latentmdp.online.empirical_model import EmpiricalModel
 from latentmdp.testing import random_model
 from latentmdp.worlds import Space
@@ -42,8 +43,6 @@ def test_a_table_and_arrays_learn_the_same(options, tables):
     dense = learner(model, options).run(model, 200, rng=1)
     tables()
     run = learner(model, options).run(model, 200, rng=1)
-    assert run.model.is_table
-    assert not dense.model.is_table
     np.testing.assert_array_equal(run.returns, dense.returns)
     for name in ("transitions", "rewards", "initial", "visits", "episodes"):
         found, expected = getattr(run.counts, name), getattr(dense.counts, name)
@@ -112,7 +111,7 @@ def test_counts_of_any_start_add_up_and_come_back(kind, form, tables):
     assert nothing + both == both
     arrays = Counts.of_arrays(both.transitions, both.rewards, both.initial)
     assert arrays == both
-    empirical = EmpiricalModel.begin(space, both, None, 0.0, 0.0, None, True)
+    empirical = EmpiricalModel.begin(space, both, Widths(), 0.0, 0.0, None, True)
     assert empirical.counts() == both
     empirical.add_counts(both)
     np.testing.assert_allclose(empirical.counts().transitions, 2.0 * both.transitions, rtol=1e-15)
@@ -126,26 +125,10 @@ def test_a_row_with_less_than_one_visit_sums_to_less_than_one(form, tables):
     model = small(5)
     space = Space.of(model)
     few = Counts.start(model, space, 0.25, "state-action")
-    found = EmpiricalModel.begin(space, few, None, 0.0, 0.0, None, True)
+    found = EmpiricalModel.begin(space, few, Widths(), 0.0, 0.0, None, True)
     optimistic = found.optimistic_model(few)
     np.testing.assert_allclose(optimistic.transitions.sum(axis=-1), 0.25)
     np.testing.assert_allclose(optimistic.mean_rewards(), 0.25 * model.mean_rewards())
-
-
-@pytest.mark.parametrize("form", ["arrays", "table"])
-@pytest.mark.parametrize("kind", ["state-action", "transition"])
-def test_distances_to_the_truth_are_those_of_the_models(kind, form, tables):
-    if form == "table":
-        tables()
-    model = small(5)
-    space = Space.of(model)
-    logs = lm.simulate(model, lm.UniformPolicy(), 9, rng=0)
-    counts = Counts.start(logs, space, 0.0, kind) + Counts.start(
-        unrelated_model(model, 3), space, 0.1, kind
-    )
-    empirical = EmpiricalModel.begin(space, counts, None, 0.0, 0.0, None, True)
-    expected = model.distances(empirical.counts().model(space))
-    np.testing.assert_allclose(empirical.distances(model), expected, rtol=1e-10)
 
 
 def test_posterior_sampling_draws_models_from_a_table(tables):
@@ -261,7 +244,7 @@ def test_a_terminal_state_has_no_bonus_and_no_value():
     counts = Counts.zero(space, "state-action")
     widths = lm.Bonus().widths(space, 100)
     empirical = EmpiricalModel.begin(space, counts, widths, 0.01, 0.0, None, True)
-    empirical.raise_bonus()
+    empirical.replan()
     bonus = empirical.bonus()
     assert (bonus[:, ~model.allowed] == 0.0).all()
     assert (bonus[:, model.allowed] == widths.reach).all()

@@ -81,7 +81,7 @@ def planned(model, counts, bonus, episodes=500):
     space = Space.of(model)
     widths = bonus.widths(space, episodes)
     found = EmpiricalModel.begin(space, counts, widths, 0.0, 0.0, None, True)
-    found.raise_bonus()
+    found.replan()
     S = space.n_states
     return found, np.swapaxes(found.optimistic.values[..., :S], -1, -2)
 

@@ -54,7 +54,7 @@ def test_an_interrupt_reaches_every_copy_of_a_clock() -> None:
     silent.record(0.0, 1.0)
     assert planning.history == []
     silent.check()
-    planning._interrupt(2, None)
+    planning._interrupted.set()
     with pytest.raises(limits.LimitReached, match="interrupted"):
         silent.check()
 

@@ -16,20 +16,16 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
 import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from latentmdp import metrics
 from latentmdp._util import (
@@ -51,7 +47,7 @@ from latentmdp.logs import Episode, Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
 from latentmdp.online.run import RECORDS, Curve, Run
-from latentmdp.planning import check_limit
+from latentmdp.planning import check_limit, held_interrupts
 from latentmdp.policies import HistoryPolicy, Memory, Policy, Sized
 from latentmdp.simulation import PolicyAgent
 from latentmdp.worlds import Space, Transition, World, as_world
@@ -159,10 +155,13 @@ class Learner(ABC):
             require_writable(checkpoint)
         learning = self.begin(source, episodes, key)
         settings = self._record_settings(source, episodes, seed=given_seed(rng), key=key)
+        # Planners and fits within a round would end early by an interrupt, and a resumed run would
+        # differ from one that was never stopped: so it is held back until the round is over.
+        interrupted = threading.Event()
         with (
             one_writer(checkpoint),
             progress_bar(progress, total=episodes) as move,
-            _held_interrupts() as interrupts,
+            held_interrupts(interrupted),
         ):
             if checkpoint is not None:
                 learning.resume(checkpoint, settings)
@@ -177,12 +176,12 @@ class Learner(ABC):
                 if progress:
                     move(learning.done - first, learning.status())
                 spent = math.inf if time_limit is None else (time.monotonic() - start) / time_limit
-                ends = bool(interrupts) or (time_limit is not None and spent >= 1.0)
+                ends = interrupted.is_set() or (time_limit is not None and spent >= 1.0)
                 late = time.monotonic() - saved > CHECKPOINT_SECONDS
                 if checkpoint is not None and (late or ends or learning.done == episodes):
                     write_checkpoint(checkpoint, settings, learning.arrays(), learning.seconds())
                     saved = time.monotonic()
-                if interrupts and checkpoint is not None and learning.done < episodes:
+                if interrupted.is_set() and checkpoint is not None and learning.done < episodes:
                     raise KeyboardInterrupt
                 if ends:
                     break
@@ -190,7 +189,7 @@ class Learner(ABC):
                     learning.hurry()
             if learning.done < episodes:
                 learning.end_here()
-                reason = "was interrupted" if interrupts else "reached its time limit"
+                reason = "was interrupted" if interrupted.is_set() else "reached its time limit"
                 message = f"the run {reason} after {learning.done} of {episodes} episodes"
                 warnings.warn(message, UserWarning, stacklevel=3)
             return _named(learning.result(settings), source)
@@ -339,12 +338,9 @@ class CountingLearning(Learning[Batch]):
     def note_error(self) -> None:
         """Note the model error if a milestone has just been reached."""
         milestone = int(np.searchsorted(self._points, self.done))
-        truth = self.world.model
-        if self._points[milestone] != self.done or truth is None:
-            return
-        if truth.n_contexts == self.space.n_contexts:
-            cost = self.empirical.distances(truth)
-            self._errors[milestone] = cost[linear_sum_assignment(cost)].sum()
+        if self._points[milestone] == self.done and self.world.model is not None:
+            estimate = self.empirical.counts().model(self.space)
+            self._errors[milestone] = self.model_error(estimate)
 
     def count(self, played: Episode, belief: Floats, inferred: Floats) -> None:
         """Add an episode to the counts of context m with weight belief[m], and to the record.
@@ -447,13 +443,7 @@ class EstimateFilter:
 
 
 class EstimateAgent(PolicyAgent):
-    """Follows a policy while the learner's filter watches.
-
-    Parameters
-    ----------
-    own_filter
-        Whether the policy acts by its own filter, or by the learner's.
-    """
+    """Follows a policy by the learner's filter."""
 
     def __init__(
         self,
@@ -461,10 +451,9 @@ class EstimateAgent(PolicyAgent):
         world: Sized,
         key: int,
         empirical: EmpiricalModel,
-        own_filter: bool = False,
     ) -> None:
         super().__init__(policy, world, key)
-        self._filter, self._own_filter = EstimateFilter(empirical), own_filter
+        self._filter = EstimateFilter(empirical)
 
     def begin(self, episode: int, state: int) -> None:
         """See the first state."""
@@ -472,8 +461,8 @@ class EstimateAgent(PolicyAgent):
         self._filter.begin(episode, state)
 
     def act(self, t: int) -> int:
-        """The policy's action, by its own belief or by the learner's."""
-        if not self._own_filter and isinstance(self._memory, Memory):
+        """The policy's action, by the learner's belief."""
+        if isinstance(self._memory, Memory):
             # The filter's own array, not a copy: the policy reads it before the next step.
             self._memory = self._memory._replace(belief=self._filter.belief)
         return super().act(t)
@@ -486,33 +475,6 @@ class EstimateAgent(PolicyAgent):
     def inferred(self) -> Floats:
         """What the learner's filter believes, (M,)."""
         return self._filter.inferred()
-
-
-@contextmanager
-def _held_interrupts() -> Iterator[list[int]]:
-    """Ctrl-C noted in a list, for the loop to end by; a second one is raised at once.
-
-    Planners and fits within a round would end early by an interrupt, and a resumed run would differ
-    from one that was never stopped. Where Python's own handler is not in charge, or in another
-    thread, nothing is changed.
-    """
-    noted: list[int] = []
-    previous = signal.getsignal(signal.SIGINT)
-    main = threading.current_thread() is threading.main_thread()
-    if not main or previous is not signal.default_int_handler:
-        yield noted
-        return
-
-    def note(number: int, frame: object) -> None:
-        if noted:
-            raise KeyboardInterrupt
-        noted.append(number)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield noted
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def _as_json(value: Any) -> Any:

@@ -57,6 +57,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -64,23 +65,21 @@ from latentmdp._util import validation
 from latentmdp.theory import ConfidenceConstants, confidence_constants
 from latentmdp.worlds import Space
 
+HIDDEN_REWARDS, BY_VARIANCE, AS_PRINTED = range(3)
+"""Kinds of bonus: constant in time; by the variance; by the variance as [zhou2023] has it."""
 
-@dataclass(frozen=True)
-class Widths:
-    """V, the least an episode can earn, and what a bonus is made of.
 
-    That is scale c_nu for all of them; scale 5 (c_R + c_T), and whether U_m adapts; or, of a bonus
-    by variance, the factors of sd(V) / sqrt(N) and extent / N, the same of rewards, and whether
-    they are used as printed.
-    """
+class Widths(NamedTuple):
+    """The numbers of a bonus that do not change during a run; by default those of none."""
 
-    reach: float = 0.0
-    lowest: float = 0.0
-    initial: float = 0.0
-    row: float = 0.0
-    adaptive: bool = False
-    factors: tuple[float, float, float, float] | None = None
-    printed: bool = False
+    kind: int = HIDDEN_REWARDS
+    reach: float = 0.0  # V
+    lowest: float = 0.0  # the least an episode can earn, at most 0
+    initial: float = 0.0  # scale c_nu
+    row: float = 0.0  # scale 5 (c_R + c_T), of hidden rewards
+    adaptive: bool = False  # whether U_m follows the values of the last plan
+    # By variance: of sd(V) / sqrt(N) and extent / N, and the same of rewards.
+    factors: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ class Bonus:
         row = 5.0 * (c.reward + c.transition)
         lowest = space.discounted_steps * min(*space.reward_values, 0.0)
         scaled = (self.scale * c.initial, self.scale * row)
-        return Widths(space.largest_return, lowest, *scaled, self.adaptive)
+        return Widths(HIDDEN_REWARDS, space.largest_return, lowest, *scaled, self.adaptive)
 
 
 @dataclass(frozen=True)
@@ -162,15 +161,18 @@ class VarianceBonus:
 
     def widths(self, space: Space, episodes: int) -> Widths:
         """The numbers the learner uses for a run of K episodes in a space."""
-        reach, lowest = space.largest_return, space.discounted_steps * min(*space.reward_values, 0)
+        reach, lowest = (
+            space.largest_return,
+            space.discounted_steps * min(*space.reward_values, 0.0),
+        )
         extent = float(np.ptp(space.reward_array))
         c1, c2, eta = self.deviation, self.remainder, self.failure_probability
         if eta is None:
-            return Widths(reach, lowest, factors=(c1, c2, c1, c2 * extent))
+            return Widths(BY_VARIANCE, reach, lowest, factors=(c1, c2, c1, c2 * extent))
         M, S, A, Z = space.dimensions
         H = space.required_horizon()
         iota = 2.0 * math.log(2.0 * M * S * A * H * episodes / eta)
         of_values = (c1 * math.sqrt(iota), c2 * S * iota * reach)
         of_rewards = (2.0 * math.sqrt(iota), 5.0 * iota * extent)
         first = confidence_constants(M, S, A, H, episodes, eta, Z).initial
-        return Widths(reach, lowest, first, factors=(*of_values, *of_rewards), printed=True)
+        return Widths(AS_PRINTED, reach, lowest, first, factors=(*of_values, *of_rewards))

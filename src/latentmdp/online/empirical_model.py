@@ -35,7 +35,7 @@ from latentmdp._util import (
 )
 from latentmdp.logs import Trajectories, first_state_counts, occurring_cells
 from latentmdp.model import LatentMDP, RewardModel
-from latentmdp.online.bonus import Widths
+from latentmdp.online.bonus import AS_PRINTED, BY_VARIANCE, Widths
 from latentmdp.outcomes import Outcomes, product, row_sums
 from latentmdp.policies import AlphaVectorPolicy
 from latentmdp.worlds import Space
@@ -228,16 +228,13 @@ class Counts(Result):
         """
         if weights is None and self.episodes.sum() > 0.0:
             weights = self.episodes / self.episodes.sum()
-        others: dict[str, Any] = {"initial": normalised(self.initial), "weights": weights}
-        if keeps_arrays(space, self.reward_model):
-            T, R = normalised(self.transitions), normalised(self.rewards)
-            return space.model_of(T, R, **others, allow_unvisited=True)
-        return self.table_model(space, **others)
-
-    def table_model(self, space: Space, **others: Any) -> LatentMDP:
-        """The empirical model as a table; `others` as for `LatentMDP.from_outcomes`."""
-        kind = self.reward_model
-        return space.table_model(self.table(), reward_model=kind, allow_unvisited=True, **others)
+        return space.table_model(
+            self.table(),
+            reward_model=self.reward_model,
+            allow_unvisited=True,
+            initial=normalised(self.initial),
+            weights=weights,
+        )
 
     def optimistic_table(self) -> Outcomes:
         """Phat of Algorithm 1: a row sums to min(1, N_m(s, a))."""
@@ -338,12 +335,6 @@ def _table_field(
     return table
 
 
-def keeps_arrays(space: Space, reward_model: RewardModel) -> bool:
-    """Whether all transitions are so few that arrays over them are as fast as a table."""
-    _, S, A, Z = space.dimensions
-    return few_entries(float(S) * A * S * (Z if reward_model == "transition" else 1))
-
-
 def _counts_of_logs(logs: Trajectories, space: Space, reward_model: RewardModel) -> Counts:
     if logs.contexts is None:
         raise ValueError("start: the logs must know their contexts")
@@ -383,21 +374,18 @@ class EmpiricalModel:
         Sizes, with the number of contexts the learner assumes.
     estimate, optimistic
         What compiled steps read and write.
-    widths
-        Of the bonus.
     """
 
     space: Space
     estimate: Estimate
     optimistic: OptimisticValues
-    widths: Widths
 
     @classmethod
     def begin(
         cls,
         space: Space,
         counts: Counts,
-        widths: Widths | None = None,
+        widths: Widths = Widths(),  # noqa: B008
         smoothing: float = 0.0,
         growth: float = 0.0,
         weights: Floats | None = None,
@@ -408,7 +396,6 @@ class EmpiricalModel:
         from latentmdp._kernels import GROUP, padded_states
         from latentmdp.online.kernels_lucrl import KNOWN, LEARNED, UNIFORM, Estimate
 
-        widths = widths or Widths()
         M, S, A, Z = space.dimensions
         H, W = space.required_horizon(), padded_states(S)
         by_next = Z if counts.reward_model == "transition" else 0
@@ -440,7 +427,7 @@ class EmpiricalModel:
             places=np.empty((2, H), np.int64),
         )
         optimistic = _optimistic_values(space, widths, growth, W, retry)
-        empirical = cls(space, estimate, optimistic, widths)
+        empirical = cls(space, estimate, optimistic)
         empirical.set_counts(counts)
         return empirical
 
@@ -565,8 +552,8 @@ class EmpiricalModel:
         from latentmdp.online.kernels_lucrl import BONUS
 
         M, S, A, _ = self.space.dimensions
-        bonus = self.estimate.columns[:, BONUS].reshape(M, A, -1)[..., :S]
-        return np.ascontiguousarray(bonus.swapaxes(1, 2))
+        bonus = self.estimate.columns[:, BONUS].reshape(M, A, -1)[..., :S].swapaxes(1, 2)
+        return np.where(self.space.allowed_actions(), bonus, 0.0)
 
     def weights(self) -> Floats:
         """The weights that beliefs start from."""
@@ -594,12 +581,12 @@ class EmpiricalModel:
 
         Rows are N_m(s' | s, a) / max(1, N_m(s, a)) as in Algorithm 1: a row with less than one
         visit sums to less than one, and the bonus makes up for what is missing. The bonus is the
-        last one that was set (`raise_bonus`), and weights are those that the learner's filter
+        last one that was set (`replan`), and weights are those that the learner's filter
         starts from.
         """
         initial, initial_bonus = self._optimistic_start(counts)
         return LatentMDP._trusted(
-            counts.table_model(self.space, weights=self.weights()),
+            counts.model(self.space, self.weights()),
             outcomes=counts.optimistic_table().frozen(),
             initial=initial,
             bonus=self.bonus(),
@@ -609,25 +596,18 @@ class EmpiricalModel:
     def _optimistic_start(self, counts: Counts) -> tuple[Floats, Floats]:
         """nu-hat of Algorithm 1, (M, S), and R^hid_init, (M,)."""
         episodes = np.maximum(1.0, counts.episodes)
-        missing, radius = np.maximum(0.0, 1.0 - counts.episodes), self.widths.initial / episodes
-        bonus = self.widths.reach * np.minimum(1.0, missing + np.sqrt(radius))
+        widths = self.optimistic.widths
+        missing, radius = np.maximum(0.0, 1.0 - counts.episodes), widths.initial / episodes
+        bonus = widths.reach * np.minimum(1.0, missing + np.sqrt(radius))
         return counts.initial / episodes[:, None], bonus
 
-    def raise_bonus(self) -> None:
-        """Plan by Q-MDP if that is due, and set the bonus of that plan, the same at all times.
-
-        Both kinds of bonus need the values: U_m of the adaptive one is the largest informed value
-        in the optimistic model; one by variance changes with t, and the largest over all t is set,
-        with which any planner's values are at least those of Q-MDP here.
-        """
-        from latentmdp.online.kernels_lucrl import largest_bonus
-
-        self.replan()
-        if self.widths.factors is not None:
-            largest_bonus(self.estimate, self.optimistic)
-
     def replan(self) -> None:
-        """Plan by Q-MDP in every context whose counts changed, if that is due."""
+        """Plan by Q-MDP in every context whose counts changed, if that is due.
+
+        It sets the bonus of that plan, the same at all times, too: U_m of the adaptive one is the
+        largest informed value in the optimistic model; one by variance changes with t, and the
+        largest over all t is set, with which any planner's values are at least those of Q-MDP here.
+        """
         from latentmdp.online.kernels_lucrl import replan
 
         # As it is, not compiled: it runs rarely, and the loops of L-UCRL have it within them.
@@ -637,15 +617,6 @@ class EmpiricalModel:
         """Make a plan due that knows all that was counted, however little it is."""
         self.optimistic.stale[self.optimistic.changes > 0.0] = True
         self.optimistic.due[0] = True
-
-    def distances(self, truth: LatentMDP) -> Floats:
-        """sum_{s,a} ||P_n - Phat_m||_1 for every pair of contexts, (M, M)."""
-        from latentmdp.online.kernels_lucrl import distances
-
-        cost = np.empty((truth.n_contexts, self.space.n_contexts))
-        table = truth.outcomes
-        distances(self.estimate, *table[:3], table.probs, cost)
-        return np.maximum(cost, 0.0)
 
 
 def _columns_without_visits(space: Space, W: int) -> Floats:
@@ -676,28 +647,16 @@ def _optimistic_values(
     space: Space, widths: Widths, growth: float, W: int, retry: bool
 ) -> OptimisticValues:
     """The state before the first plan; columns of actions that are not allowed stay as here."""
-    from latentmdp.online.kernels_lucrl import (
-        AS_PRINTED,
-        BY_VARIANCE,
-        HIDDEN_REWARDS,
-        OptimisticValues,
-    )
+    from latentmdp.online.kernels_lucrl import OptimisticValues
 
     M, _, A, _ = space.dimensions
     H = space.required_horizon()
     allowed = space.allowed_actions()
-    kind, caps = HIDDEN_REWARDS, np.full(H, 1e100)  # no cap
-    if widths.printed:
-        kind, caps = AS_PRINTED, np.full(H, widths.reach + widths.lowest)
-    elif widths.factors is not None:
-        kind, caps = BY_VARIANCE, space.highest_returns
+    caps = np.full(H, widths.reach + widths.lowest if widths.kind == AS_PRINTED else 1e100)
+    if widths.kind == BY_VARIANCE:
+        caps = space.highest_returns
     return OptimisticValues(
-        kind=kind,
-        reach=float(widths.reach),
-        width=float(widths.row),
-        lowest=float(widths.lowest),
-        adaptive=widths.adaptive,
-        factors=widths.factors or (0.0, 0.0, 0.0, 0.0),
+        widths=widths,
         growth=float(growth),
         least_change=1e-6,  # far below what a belief says of an episode, far above its rounding
         discount=float(space.discount),
@@ -708,7 +667,7 @@ def _optimistic_values(
         caps=caps,
         values=np.zeros((M, H, A, W)),
         met=np.zeros((M, W), np.bool_),
-        spread=np.full(M, float(widths.reach)),
+        spread=np.full(M, widths.reach),
         changes=np.zeros(M),
         stale=np.ones(M, np.bool_),
         due=np.ones(1, np.bool_),

@@ -45,13 +45,11 @@ from latentmdp._kernels import (
     reset_belief,
     update_belief,
 )
+from latentmdp.online.bonus import AS_PRINTED, HIDDEN_REWARDS, Widths
 
 UNIFORM, KNOWN, LEARNED = range(3)
 """How a belief starts: uniform, the first state ignored [kwon2021, Alg. 3]; from known or from
 learned weights, and the learned nu-hat."""
-
-HIDDEN_REWARDS, BY_VARIANCE, AS_PRINTED = range(3)
-"""Kinds of bonus: constant in time; by the variance; by the variance as [zhou2023] has it."""
 
 DOUBLING = float("-inf")
 """A growth that stands for: a plan is due when a count reaches a power of two."""
@@ -99,7 +97,7 @@ class OptimisticValues(NamedTuple):
     """Q-values of each context in the optimistic model, and when they are due.
 
     With n visits and N = max(1, n), hidden rewards are
-    min(reach, reach (1 - n)^+ + spread min(1, sqrt(width / N))). In general Q is
+    min(reach, reach (1 - n)^+ + spread min(1, sqrt(row / N))). In general Q is
 
         min(caps[t], reward + E V + bonus + unseen caps[t])
         bonus = slope sd(V) + share (max V - min V), or max(slope sd(V), share) as printed,
@@ -110,12 +108,7 @@ class OptimisticValues(NamedTuple):
     and 0 for the rest; so has a terminal state with a reward of 0. Their cap is 0.
     """
 
-    kind: int
-    reach: float
-    width: float
-    lowest: float  # the least an episode can earn, at most 0
-    adaptive: bool  # whether `spread` follows the values of the last plan
-    factors: tuple[float, float, float, float]  # of 1 / sqrt(N) and 1 / N, for values, for rewards
+    widths: Widths
     growth: float  # replan when a count exceeds growth times what it was; 0: always; `DOUBLING`
     least_change: float
     discount: float  # of returns
@@ -133,17 +126,17 @@ class OptimisticValues(NamedTuple):
 
 
 class Played(NamedTuple):
-    """Episodes as they were played, one row each; there may be none, which nobody wants to see."""
+    """Episodes as they were played, one row each; the last row has the last one of any more."""
 
     lengths: NDArray[np.int64]  # (n,)
-    states: NDArray[np.int32]  # (n, H + 1)
-    actions: NDArray[np.int32]  # (n, H)
-    rewards: NDArray[np.int32]  # (n, H)
+    states: NDArray[np.int64]  # (n, H + 1)
+    actions: NDArray[np.int64]  # (n, H)
+    rewards: NDArray[np.int64]  # (n, H)
 
     @classmethod
     def of(cls, n: int, H: int) -> "Played":
         """Room for n episodes of at most H steps."""
-        steps = (np.zeros((n, length), np.int32) for length in (H + 1, H, H))
+        steps = (np.zeros((n, length), np.int64) for length in (H + 1, H, H))
         return cls(np.zeros(n, np.int64), *steps)
 
 
@@ -210,7 +203,13 @@ def refresh(estimate: Estimate, optimistic: OptimisticValues) -> None:
     met[:, : terminal.size], met[:, terminal.size :] = terminal, False
     for m in range(met.shape[0]):
         _refresh_columns(
-            estimate.columns, met, optimistic.factors, optimistic.kind, pairs, pairs.shape[0], m
+            estimate.columns,
+            met,
+            optimistic.widths.factors,
+            optimistic.widths.kind,
+            pairs,
+            pairs.shape[0],
+            m,
         )
         _refresh_start(estimate.start, estimate.initial_counts, estimate.initial, estimate.prior, m)
 
@@ -339,7 +338,7 @@ def absorb_episode(estimate, optimistic, belief, states, actions, rewards, lengt
     that depends on the counts is up to date afterwards, except the plan, which may be due.
     """
     counts, columns, places = estimate.counts, estimate.columns, estimate.places
-    visited, met, factors = estimate.visited, optimistic.met, optimistic.factors
+    visited, met, widths = estimate.visited, optimistic.met, optimistic.widths
     first, initial, prior = estimate.initial_counts, estimate.initial, estimate.prior
     changes, stale, due = optimistic.changes, optimistic.stale, optimistic.due
     values, width, steps = estimate.reward_values, met.shape[1], (states, actions, rewards, length)
@@ -356,7 +355,7 @@ def absorb_episode(estimate, optimistic, belief, states, actions, rewards, lengt
         if _count(counts, columns, places, values, width, m, weight, steps):
             changes[m] += weight
             stale[m] |= changes[m] > optimistic.least_change
-            _refresh_columns(columns, met, factors, optimistic.kind, visited, distinct, m)
+            _refresh_columns(columns, met, widths.factors, widths.kind, visited, distinct, m)
             due[0] |= _is_due(columns, optimistic.growth, visited, distinct, m)
 
 
@@ -395,64 +394,35 @@ def _fill_likelihoods(joint, floor, slope, counts, k, j, columns, column, out):
         out[0, m] = floor + slope * share
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def observe(estimate, belief, s, a, n, z):
-    """Condition a belief on (s', r) by the smoothed likelihoods [kwon2021, Alg. 3].
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def _condition(
+    dense, by_next, heads, links, counts, columns, sizes, smoothing, s, a, n, z, belief, likelihood
+):  # fmt: skip
+    """Condition a belief (3, M) on (s', r) by the smoothed likelihoods [kwon2021, Alg. 3].
 
-    belief (3, M) is changed in place, and so is the estimate's scratch `likelihood`: two threads
-    must not observe with one estimate.
+    First fields of `Estimate`; likelihood (1, M) is scratch.
     """
-    S, A, Z = estimate.sizes
-    dense, by_next, heads, links = (
-        estimate.dense, estimate.by_next, estimate.heads, estimate.links
-    )  # fmt: skip
-    n_columns = estimate.columns.shape[2]
-    width = n_columns // A
+    S, A, Z = sizes
+    n_columns, width = columns.shape[2], columns.shape[2] // A
     column, key = a * width + s, width + by_next * n + z
     k = find_cell(dense, n_columns, heads, links, column, n)
     j = find_cell(dense, n_columns, heads, links, column, key)
-    floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
-    counts, columns, likelihood = estimate.counts, estimate.columns, estimate.likelihood
-    _fill_likelihoods(by_next > 0, floor, slope, counts, k, j, columns, column, likelihood)
+    slope = 1.0 - smoothing * S * Z
+    _fill_likelihoods(by_next > 0, smoothing, slope, counts, k, j, columns, column, likelihood)
     update_belief(belief, likelihood, np.int64(0))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def distances(estimate, starts, next_state, reward, probs, out):
-    """Fill out (M', M) with sum_{s,a} ||P_k - Phat_m||_1; P is an outcome table.
+def observe(estimate, belief, s, a, n, z):
+    """Condition a belief (3, M) in place on a step.
 
-    |P - Phat| is summed as Phat where P is 0, so that only the outcomes of P are looked up: a row
-    adds its mass, 1 if it was visited, and |P - Phat| - Phat of each outcome. They are added row by
-    row and outcome by outcome, so a distance of zero may come out as a rounding error below zero.
+    The estimate's scratch `likelihood` changes too: two threads must not observe with one estimate.
     """
-    A, dense, by_next = estimate.sizes[1], estimate.dense, estimate.by_next
-    heads, links, counts, columns = (
-        estimate.heads, estimate.links, estimate.counts, estimate.columns
+    _condition(
+        estimate.dense, estimate.by_next, estimate.heads, estimate.links, estimate.counts,
+        estimate.columns, estimate.sizes, estimate.smoothing, s, a, n, z, belief,
+        estimate.likelihood,
     )  # fmt: skip
-    M, n_columns = out.shape[1], columns.shape[2]
-    width, joint = n_columns // A, by_next > 0
-    scale, p = np.empty(M), np.empty(M)
-    for i in range(out.shape[0]):
-        for m in range(M):
-            out[i, m] = 0.0
-    for row in range(starts.shape[0] - 1):
-        column = row % A * width + row // A
-        for m in range(M):
-            visits = columns[m, VISITS, column]
-            scale[m] = 1.0 / visits if visits > 0.0 else 0.0
-            for i in range(out.shape[0]):
-                out[i, m] += visits > 0.0
-        for o in range(starts[row], starts[row + 1]):
-            n, z = np.int64(next_state[o]), np.int64(reward[o])
-            k = find_cell(dense, n_columns, heads, links, column, n)
-            j = find_cell(dense, n_columns, heads, links, column, width + by_next * n + z)
-            for m in range(M):
-                p[m] = counts[m, j] * scale[m] if j >= 0 else 0.0
-                if not joint:
-                    p[m] *= counts[m, k] * scale[m] if k >= 0 else 0.0
-            for i in range(out.shape[0]):
-                for m in range(M):
-                    out[i, m] += abs(probs[o, i] - p[m]) - p[m]
 
 
 # -- planning --------------------------------------------------------------------------------------
@@ -518,7 +488,7 @@ def _plan_context(
             expect_moments(groups, m, by_group, sums)
         else:
             _listed_moments(moves, weights, shifted, sums)
-        _raise_values(sums, columns, m, added, origin, span, caps[t], flat, t)
+        _raise_values(sums, columns, m, added, origin, span, caps[t], flat, t, t == H - 1)
         maxima(values, m, t, discount, later)
         if added:
             low, high = np.inf, -np.inf
@@ -529,14 +499,19 @@ def _plan_context(
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _raise_values(sums, columns, m, added, origin, span, cap, out, t):
-    """Set out[m, t] to optimistic values, see `OptimisticValues`.
+def _raise_values(sums, columns, m, added, origin, span, cap, out, t, first):
+    """Set out[m, t] to optimistic values, see `OptimisticValues`, and keep the largest bonus.
 
     `sums` (2, n) are of counts times V - origin and its square; `added` says whether the two parts
     of the bonus are added or the larger one counts. columns (M, TERMS, n), out (M, H, n). There is
     no branch in the loop, only choices between two numbers, so that it runs on vectors: an action
     that is not allowed has an inverse of 0 and with it a limit of 0.
+
+    `BONUS` becomes the most, over all t, by which values exceed expected ones; `first` says that
+    this is the first t. With it in every step, a plan in the empirical model is no less optimistic
+    than this one.
     """
+    start = -np.inf if first else 0.0
     for c in range(sums.shape[1]):
         mean = sums[0, c] * columns[m, SCALE, c]
         inverse = columns[m, INVERSE, c]
@@ -545,9 +520,13 @@ def _raise_values(sums, columns, m, added, origin, span, cap, out, t):
         extent = columns[m, SHARE, c] * span
         larger = deviation if deviation > extent else extent
         bonus = deviation + extent if added else larger
-        future = mean + origin * columns[m, FILLED, c] + columns[m, UNSEEN, c] * cap
-        total, limit = columns[m, REWARD, c] + future + bonus, cap if inverse > 0.0 else 0.0
-        out[m, t, c] = total if total < limit else limit
+        expected = mean + origin * columns[m, FILLED, c]
+        total = columns[m, REWARD, c] + expected + columns[m, UNSEEN, c] * cap + bonus
+        limit = cap if inverse > 0.0 else 0.0
+        value = total if total < limit else limit
+        out[m, t, c] = value
+        excess, before = value - expected - columns[m, MEAN, c], columns[m, BONUS, c] + start
+        columns[m, BONUS, c] = excess if excess > before else before
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -595,57 +574,22 @@ def replan(estimate, optimistic):
     )  # fmt: skip
     used, columns = estimate.used, estimate.columns
     met, caps, values, pairs = optimistic.met, optimistic.caps, optimistic.values, optimistic.pairs
-    kind, reach, lowest = optimistic.kind, optimistic.reach, optimistic.lowest
+    kind, reach, lowest, _, row, adaptive, _ = optimistic.widths
     discount, spread = optimistic.planning_discount, optimistic.spread
     for m in range(stale.shape[0]):
         if not (due[0] and stale[m]):
             continue
         if kind == HIDDEN_REWARDS:
-            _add_hidden_rewards(columns, pairs, reach, spread[m], optimistic.width, m)
+            _add_hidden_rewards(columns, pairs, reach, spread[m], row, m)
         _plan_context(
             dense, links, counts, groups, used, columns, met, caps, kind, reach, discount, values, m
         )
-        if optimistic.adaptive:
+        if adaptive:
             spread[m] = _largest_value(columns, pairs, values, reach + lowest, m) - lowest
         stale[m], changes[m] = False, 0.0
         for c in range(columns.shape[2]):
             columns[m, PLANNED, c] = columns[m, VISITS, c]
     due[0] = due[0] and optimistic.growth == 0.0
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def largest_bonus(estimate, optimistic):
-    """Set `BONUS` to the most, over all t, by which the last plan's values exceed expected ones.
-
-    With it in every step, a plan in the empirical model is no less optimistic than this one. Writes
-    `BONUS` of the columns of allowed actions; expected values are added as in `_plan_context`.
-    """
-    dense, links, counts, groups = (
-        estimate.dense, estimate.links, estimate.counts, estimate.groups
-    )  # fmt: skip
-    used, columns = estimate.used, estimate.columns
-    values, pairs = optimistic.values, optimistic.pairs
-    M, H, A, W = values.shape
-    n = A * W
-    flat = values.reshape((M, H, n))
-    later, sums = np.empty(W), np.empty((2, n))
-    by_group = later.reshape((W // GROUP, GROUP))
-    for m in range(M):
-        moves, weights = _counted_moves(dense, links, counts, used, W, m)
-        for s in range(W):
-            later[s] = 0.0
-        for t in range(H - 1, -1, -1):
-            if dense:
-                expect_moments(groups, m, by_group, sums)
-            else:
-                _listed_moments(moves, weights, later, sums)
-            for i in range(pairs.shape[0]):
-                c = pairs[i]
-                future = columns[m, MEAN, c] + columns[m, SCALE, c] * sums[0, c]
-                bonus = flat[m, t, c] - future
-                if t == H - 1 or bonus > columns[m, BONUS, c]:
-                    columns[m, BONUS, c] = bonus
-            maxima(values, m, t, optimistic.planning_discount, later)
 
 
 # -- acting ----------------------------------------------------------------------------------------
@@ -693,21 +637,18 @@ def _act(
     are the chance of the world. belief (3, M) is that at states[0] before and the last one after;
     states (H + 1,), actions and rewards (H,) are filled up to the length.
     """
-    S, A, Z = sizes
-    floor, slope, joint = smoothing, 1.0 - smoothing * S * Z, by_next > 0
-    n_columns, width, s = columns.shape[2], values.shape[3], states[0]
-    first = t = np.int64(0)  # functions are compiled anew for a number that is written out
+    A, width, s = sizes[1], values.shape[3], states[0]
+    t = np.int64(0)  # functions are compiled anew for a number that is written out
     while t < actions.shape[0] and not terminal[s]:
         a = greedy_action(values, t, s, belief, tried)
-        row, column = s * A + a, a * width + s
         if not retry:
-            note_trial(columns, column, tried)
-        o = draw_of_row(uniforms[t + 1], thresholds, aliases, context, row, starts, tables)
+            note_trial(columns, a * width + s, tried)
+        o = draw_of_row(uniforms[t + 1], thresholds, aliases, context, s * A + a, starts, tables)
         n, z = np.int64(next_state[o]), np.int64(paid[o])
-        k = find_cell(dense, n_columns, heads, links, column, n)
-        j = find_cell(dense, n_columns, heads, links, column, width + by_next * n + z)
-        _fill_likelihoods(joint, floor, slope, counts, k, j, columns, column, likelihood)
-        update_belief(belief, likelihood, first)
+        _condition(
+            dense, by_next, heads, links, counts, columns, sizes, smoothing, s, a, n, z, belief,
+            likelihood,
+        )  # fmt: skip
         actions[t], rewards[t], states[t + 1] = a, z, n
         s, t = n, t + 1
     if not retry:
@@ -719,20 +660,18 @@ def _act(
 @njit(cache=True, nogil=True, error_model="numpy")
 def play_lucrl(
     chances, key, first_episode, revealed, estimate, optimistic, returns, true_belief, contexts,
-    played,
+    played, first_row,
 ):  # fmt: skip
     """Play as many episodes of Algorithm 1 as `returns` has entries; how many were played.
 
     They are fewer where a list of cells has no room for another episode. Fills the returns, the
-    final belief in the true context and the true contexts, and, unless `played` has no rows, what
-    was played. The estimate and the optimistic values go on in place, so that a call for 2 k
+    final belief in the true context, the true contexts, and the rows of `played` from `first_row`
+    on. The estimate and the optimistic values go on in place, so that a call for 2 k
     episodes gives the bits of two calls for k.
     """
     M, H = optimistic.values.shape[:2]
     belief, weight, zero = np.empty((3, M)), np.empty(M), np.int64(0)
     first, second = np.empty(H + 1), np.empty(H + 1)
-    states = np.empty(H + 1, np.int64)
-    actions, rewards = np.empty(H, np.int64), np.empty(H, np.int64)
     # All that the loop reads of tuples is taken out of them once.
     dense, by_next, heads, links, counts, used = (
         estimate.dense, estimate.by_next, estimate.heads, estimate.links, estimate.counts,
@@ -748,7 +687,8 @@ def play_lucrl(
         if not dense and used[0] + 2 * H > links.shape[0]:
             return i
         replan(estimate, optimistic)
-        episode = np.uint64(first_episode + i)
+        episode, row = np.uint64(first_episode + i), min(first_row + i, played.lengths.shape[0] - 1)
+        states, actions, rewards = played.states[row], played.actions[row], played.rewards[row]
         draw_uniforms(key, episode, zero, H + 1, first, second)
         context, states[0] = begin_by(chances, first[0], second[0], -1)
         reset_belief(belief, prior, initial, states[0])
@@ -766,18 +706,8 @@ def play_lucrl(
         returns[i] = discounted_return(rewards, length, earned, optimistic.discount)
         contexts[i] = context
         true_belief[i] = belief[AWAKE, context] if context < M else np.nan
-        if played.lengths.shape[0] > 0:
-            _record(played, i, states, actions, rewards, length)
+        played.lengths[row] = length
     return returns.shape[0]
-
-
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _record(played, i, states, actions, rewards, length):
-    """Write an episode to row i of what was played; what is behind its end stays as it was."""
-    played.lengths[i], played.states[i, length] = length, states[length]
-    for t in range(length):
-        played.states[i, t], played.actions[i, t] = states[t], actions[t]
-        played.rewards[i, t] = rewards[t]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")

@@ -60,7 +60,7 @@ from latentmdp.online.base import (
     Learning,
     played_logs,
 )
-from latentmdp.online.bonus import Bonus, VarianceBonus
+from latentmdp.online.bonus import Bonus, VarianceBonus, Widths
 from latentmdp.online.empirical_model import Counts, EmpiricalModel, same_contexts
 from latentmdp.online.many_runs import ManyRuns, window_means
 from latentmdp.online.run import Run
@@ -219,7 +219,7 @@ class LUCRL(Learner):
         return EmpiricalModel.begin(
             space,
             counts,
-            None if self.bonus is None else self.bonus.widths(space, episodes),
+            Widths() if self.bonus is None else self.bonus.widths(space, episodes),
             self._smoothing(space),
             self.growth(),
             weights,
@@ -327,7 +327,7 @@ class _PlannerLUCRL(_LUCRL):
         changed = self.learner.replan == "every" or bool(optimistic.stale.any())
         if self._plan is None or (bool(optimistic.due[0]) and changed):
             self._planned = self.empirical.counts()
-            self.empirical.raise_bonus()
+            self.empirical.replan()
             self._follow(self._planned)
 
     def _follow(self, counts: Counts) -> None:
@@ -408,7 +408,7 @@ class _CompiledLUCRL(_QMDPLUCRL):
         """Plan, play and absorb as many episodes of Algorithm 1 as are asked for."""
         from latentmdp.online.kernels_lucrl import Played
 
-        self._rounds(most, Played.of(0, 0))
+        self._rounds(most, Played.of(1, self.space.required_horizon()))
         self.note_error()
 
     def absorb(self, batch: Episode | None) -> None:
@@ -424,8 +424,8 @@ class _CompiledLUCRL(_QMDPLUCRL):
         return played_logs(played, self.contexts[first : self.done], space)
 
     def _rounds(self, episodes: int, played: Any) -> None:
-        """So many episodes more; `played` is a `Played` with a row for each, or with none."""
-        from latentmdp.online.kernels_lucrl import Played, play_lucrl
+        """So many episodes more; `played` is a `Played` with a row for each, or with one."""
+        from latentmdp.online.kernels_lucrl import play_lucrl
 
         first, stop = self.done, self.done + episodes
         while self.done < stop:  # the loop comes back where a list of cells is full
@@ -441,7 +441,8 @@ class _CompiledLUCRL(_QMDPLUCRL):
                 self.returns[rest],
                 self.beliefs[rest],
                 self.contexts[rest],
-                Played(*(array[self.done - first :] for array in played)),
+                played,
+                self.done - first,
             )
 
 

@@ -87,12 +87,8 @@ class ManyRuns(Result):
 
 def window_means(values: Floats, window: int) -> Floats:
     """Means of every `window` entries of a row in their order, the last of what is left."""
-    sizes = _window_sizes(values.shape[-1], window)
-    sums = np.zeros((*values.shape[:-1], sizes.size))
-    for j in range(min(window, values.shape[-1])):
-        part = values[..., j::window]
-        sums[..., : part.shape[-1]] += part
-    return sums / sizes
+    K = values.shape[-1]
+    return np.add.reduceat(values, np.arange(0, K, window), axis=-1) / _window_sizes(K, window)
 
 
 def _window_sizes(episodes: int, window: int) -> Floats:

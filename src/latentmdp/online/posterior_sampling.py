@@ -1,9 +1,9 @@
 """Posterior sampling for latent MDPs: plan in a model drawn from the posterior.
 
-Every row of T, R and nu has a Dirichlet posterior over its outcomes, given the counts. (Where the
-counts are a table, a row has the outcomes seen and one more, drawn at random.) Each
-episode: draw a model, plan in it and play; then count the episode for its context, which is
-revealed or drawn from the posterior of the sampled model's own filter.
+Every row of T, R and nu has a Dirichlet posterior given the counts: over the outcomes seen, and one
+more that is drawn at random. Each episode: draw a model, plan in it and play; then count the
+episode for its context, which is revealed or drawn from the posterior of the sampled model's own
+filter.
 
 `learn(method="sampling")` draws models too, but fits the whole history again at growing intervals,
 so that no episode keeps a wrong label: `drawn_fit` is a draw given the expected counts of the fit.
@@ -20,12 +20,12 @@ from latentmdp._util import Floats
 from latentmdp.fit import Fit
 from latentmdp.logs import Episode, Trajectories, first_state_counts, occurring_cells
 from latentmdp.model import LatentMDP
-from latentmdp.online.base import CountingLearning, EstimateAgent, Learner
-from latentmdp.online.empirical_model import keeps_arrays
+from latentmdp.online.base import CountingLearning, Learner
 from latentmdp.online.lucrl import LUCRL, revealed_context
 from latentmdp.online.run import Run
 from latentmdp.outcomes import Outcomes, outcomes_from_entries
 from latentmdp.planning import QMDP, Planner
+from latentmdp.simulation import PolicyAgent
 from latentmdp.worlds import Space, World, play_episode
 
 
@@ -38,7 +38,7 @@ class PosteriorSampling(Learner):
     planner, contexts, start, prior_count
         As for `LUCRL`.
     prior
-        Pseudo-counts per outcome of the Dirichlet prior.
+        Pseudo-counts of an outcome that was not seen.
     """
 
     planner: Planner = QMDP()  # noqa: RUF009
@@ -71,25 +71,18 @@ class _Sampling(CountingLearning[Episode]):
 
     learner: PosteriorSampling
     _chance: np.random.Generator
-    _agent: EstimateAgent
+    _agent: PolicyAgent
 
     def plan(self) -> None:
         """Plan in a model drawn from the posterior."""
         self._chance = np.random.default_rng((self.key, self.done))
         policy = self.learner.planner.plan(self._drawn_model()).policy
-        self._agent = EstimateAgent(policy, self.space, self.key, self.empirical, own_filter=True)
+        self._agent = PolicyAgent(policy, self.space, self.key)
 
     def _drawn_model(self) -> LatentMDP:
-        counts, prior = self.empirical.counts(), self.learner.prior
-        weights = self.empirical.weights()
-        if not keeps_arrays(self.space, counts.reward_model):
-            tables = (counts.joint(), counts.initial)
-            return _drawn_table(self._chance, *tables, weights, self.space, prior)
-        T, R, nu = (
-            _dirichlet_rows(self._chance, rows + prior)
-            for rows in (counts.transitions, counts.rewards, counts.initial)
-        )
-        return self.space.model_of(T, R, initial=nu, weights=weights)
+        counts, weights = self.empirical.counts(), self.empirical.weights()
+        tables = (counts.joint(), counts.initial)
+        return _drawn_table(self._chance, *tables, weights, self.space, self.learner.prior)
 
     def play(self, most: int) -> Episode:
         """Play its policy."""
@@ -97,10 +90,10 @@ class _Sampling(CountingLearning[Episode]):
 
     def absorb(self, batch: Episode) -> None:
         """Count the episode for its context, revealed or drawn."""
-        M, context = self.space.n_contexts, batch.context
+        M, context, belief = self.space.n_contexts, batch.context, self._agent.belief()
         if self.learner.contexts == "inferred":
-            context = int(self._chance.choice(M, p=self._agent.belief()))
-        self.count(batch, revealed_context(context, M), self._agent.inferred())
+            context = int(self._chance.choice(M, p=belief))
+        self.count(batch, revealed_context(context, M), belief)
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`: a plan for the mean of the counts."""
@@ -166,11 +159,6 @@ def _drawn_table(
     shares = gammas / np.bincount(of_row, gammas, S * A * M)[of_row]
     row, rest = np.divmod(keys, S * Z)
     table = outcomes_from_entries(row, rest // Z, rest % Z, contexts, shares, (M, S, A, Z))
-    initial = _dirichlet_rows(chance, first_counts + prior)
+    first = np.maximum(chance.standard_gamma(first_counts + prior), 1e-300)
+    initial = first / first.sum(axis=1, keepdims=True)
     return space.table_model(table, initial=initial, weights=weights)
-
-
-def _dirichlet_rows(chance: np.random.Generator, parameters: Floats) -> Floats:
-    """One draw from the Dirichlet distribution of every last-axis row: gammas over their sum."""
-    gammas = np.maximum(chance.standard_gamma(parameters), 1e-300)
-    return gammas / gammas.sum(axis=-1, keepdims=True)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         belief_at,
         checked_time,
     )
-    from latentmdp.planning.limits import check_limit
+    from latentmdp.planning.limits import check_limit, held_interrupts
     from latentmdp.planning.qmdp import best_actions, policy_values
 else:
     from latentmdp._util import lazy_names

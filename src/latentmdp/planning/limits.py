@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 
 from latentmdp._util import compile_seconds
@@ -21,6 +21,31 @@ found. A larger share would end after the limit, a smaller one searches less."""
 
 class LimitReached(Exception):  # noqa: N818, it is no error, and the text says which limit
     """The search ends here, with what it has found."""
+
+
+@contextmanager
+def held_interrupts(noted: threading.Event) -> Iterator[None]:
+    """Hold interrupts (Ctrl-C) back: the first is only noted, a second one is raised at once.
+
+    An exception in the middle of compiled code would surface as an internal error of numba. Where
+    Python's own handler is not in charge, or in another thread, nothing is changed.
+    """
+    previous = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if not main or previous is not signal.default_int_handler:
+        yield
+        return
+
+    def note(number: int, frame: object) -> None:
+        if noted.is_set():
+            raise KeyboardInterrupt
+        noted.set()
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 class PlanningClock:
@@ -83,28 +108,9 @@ class PlanningClock:
         except KeyboardInterrupt:
             self.stopped = "interrupted"
 
-    @contextmanager
-    def interruptible(self) -> Iterator[None]:
-        """Hold interrupts (Ctrl-C) back until the next `check`; a second one is raised at once.
-
-        An exception in the middle of compiled code would surface as an internal error of numba.
-        Where Python's own handler is not in charge, or in another thread, nothing is changed.
-        """
-        previous = signal.getsignal(signal.SIGINT)
-        main = threading.current_thread() is threading.main_thread()
-        if not main or previous is not signal.default_int_handler:
-            yield
-            return
-        signal.signal(signal.SIGINT, self._interrupt)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, previous)
-
-    def _interrupt(self, number: int, frame: object) -> None:
-        if self._interrupted.is_set():
-            raise KeyboardInterrupt
-        self._interrupted.set()
+    def interruptible(self) -> AbstractContextManager[None]:
+        """Hold interrupts (Ctrl-C) back until the next `check`, see `held_interrupts`."""
+        return held_interrupts(self._interrupted)
 
     def with_time_left(self) -> PlanningClock:
         """The same clock, and if little or no time is left a tenth of what was used, and .1 s more.
