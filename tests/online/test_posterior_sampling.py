@@ -58,5 +58,5 @@ def test_it_conforms():
 
 
 def test_the_method_must_be_known():
-    with pytest.raises(ValueError, match='"sampling"'):
+    with pytest.raises(ValueError, match="'sampling'"):
         lm.learn(small(), 2, 10, method="guessing")

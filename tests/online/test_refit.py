@@ -200,7 +200,7 @@ def test_bad_settings_are_refused_before_any_episode(settings: dict, message: st
 
 
 def test_a_bonus_is_a_bonus() -> None:
-    with pytest.raises(TypeError, match="bonus must be a Bonus, VarianceBonus or None"):
+    with pytest.raises(TypeError, match="bonus must be a VarianceBonus, a Bonus or None"):
         quick(small_world(), bonus=0.3)
 
 

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from latentmdp import metrics
 from latentmdp._util import (
     Arrays,
+    Fielded,
     Floats,
     Integers,
     RNGLike,
@@ -43,6 +44,7 @@ from latentmdp._util import (
     whole,
     write_checkpoint,
 )
+from latentmdp.fit import Fit
 from latentmdp.logs import Episode, Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
@@ -73,9 +75,12 @@ class Learner(ABC):
     ----------
     finds_rewards
         Whether it can act before it knows which rewards there are.
+    after_learning
+        Arguments that only matter once the run is over, so that it may go on with others.
     """
 
     finds_rewards: ClassVar[bool] = False
+    after_learning: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def begin(self, world: World, episodes: int, key: int) -> Learning[Any]:
@@ -84,10 +89,11 @@ class Learner(ABC):
     def settings(self) -> dict[str, Any]:
         """What tells this learner from another of its class, as JSON: by default its arguments.
 
-        Plain values are as they are, other learners by their settings, and the rest by its `repr`.
+        Plain values are as they are, other learners by their settings, and the rest by its `repr`
+        and the digest of what it holds.
         """
-        arguments = {name: getattr(self, name) for name in signature(type(self)).parameters}
-        return {name: _as_json(value) for name, value in arguments.items()}
+        names = [n for n in signature(type(self)).parameters if n not in self.after_learning]
+        return {name: _as_json(getattr(self, name)) for name in names}
 
     def _record_settings(self, world: World, episodes: int, **chance: Any) -> dict[str, Any]:
         """All that a run depends on, as its record has it."""
@@ -482,7 +488,11 @@ def _as_json(value: Any) -> Any:
         return np.asarray(value).tolist()
     if isinstance(value, Learner):
         return value.settings()
-    return value if isinstance(value, int | float | str | None) else repr(value)
+    source = value.model if isinstance(value, Fit) else value
+    if isinstance(source, Fielded):
+        return f"{source!r} {source.fingerprint()}"
+    plain = isinstance(value, int | float | str | None)
+    return value if plain else getattr(value, "__qualname__", repr(value))
 
 
 def milestones(episodes: int) -> Integers:

@@ -14,11 +14,11 @@ must be learned is `online.PosteriorSampling`, and `learn(method="sampling")` wi
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from latentmdp._util import Fielded, Floats
+from latentmdp._util import Floats
 from latentmdp.belief import ContextFilter, filter_tables
 from latentmdp.fit import Fit
 from latentmdp.logs import History, Trajectories
@@ -47,17 +47,12 @@ class FixedPolicy(Learner):
 
     policy: Policy | HistoryPolicy
     value: float = float("nan")
+    after_learning: ClassVar[tuple[str, ...]] = ("value",)
 
     def begin(self, world: World, episodes: int, key: int) -> CountingLearning[Trajectories]:
         """See `Learner`."""
         empirical = EmpiricalModel.begin(world.space, Counts.zero(world.space))
         return _Following(self, world, empirical, episodes, key)
-
-    def settings(self) -> dict[str, Any]:
-        """See `Learner`."""
-        if isinstance(self.policy, Fielded):
-            return {"policy": f"{self.policy!r} {self.policy.fingerprint()}"}
-        return {"policy": getattr(self.policy, "__qualname__", repr(self.policy))}
 
 
 class _Following(CountingLearning[Trajectories]):

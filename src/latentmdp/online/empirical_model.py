@@ -274,6 +274,19 @@ class Counts(Result):
         return cls.of_model(model, rows, episodes, space, reward_model)
 
     @classmethod
+    def of_logs(
+        cls, logs: Trajectories, shares: Floats, space: Space, reward_model: RewardModel
+    ) -> Counts:
+        """What episodes showed, each counted in context m with its share (n, M)."""
+        sizes = (space.n_states, space.n_actions, space.n_rewards)
+        first = first_state_counts(logs, space.n_states, shares)
+        steps = ("state", "action", "next_state")
+        paid = (*steps, "reward") if reward_model == "transition" else (*steps[:2], "reward")
+        moves, payments = (occurring_cells(logs, by, sizes, shares) for by in (steps, paid))
+        dimensions = (shares.shape[1], *sizes)
+        return cls.of_keys(moves, payments, first, dimensions, reward_model)
+
+    @classmethod
     def of_model(
         cls,
         model: LatentMDP,
@@ -349,13 +362,7 @@ def _counts_of_logs(logs: Trajectories, space: Space, reward_model: RewardModel)
             raise ValueError(
                 f"start has {name}={getattr(logs, name)}, the world {getattr(space, name)}"
             )
-    sizes = (space.n_states, space.n_actions, space.n_rewards)
-    shares = np.eye(space.n_contexts)[logs.contexts]
-    first = first_state_counts(logs, space.n_states, shares)
-    steps = ("state", "action", "next_state")
-    paid = (*steps, "reward") if reward_model == "transition" else (*steps[:2], "reward")
-    moves, payments = (occurring_cells(logs, by, sizes, shares) for by in (steps, paid))
-    return Counts.of_keys(moves, payments, first, space.dimensions, reward_model)
+    return Counts.of_logs(logs, np.eye(space.n_contexts)[logs.contexts], space, reward_model)
 
 
 def same_contexts(counts: Counts) -> bool:
@@ -394,7 +401,7 @@ class EmpiricalModel:
     ) -> EmpiricalModel:
         """The state before the first episode; without `widths` there is no bonus."""
         from latentmdp._kernels import GROUP, padded_states
-        from latentmdp.online.kernels_lucrl import KNOWN, LEARNED, UNIFORM, Estimate
+        from latentmdp.online.kernels_lucrl import KNOWN, LEARNED, REWARD, TERMS, UNIFORM, Estimate
 
         M, S, A, Z = space.dimensions
         H, W = space.required_horizon(), padded_states(S)
@@ -402,7 +409,10 @@ class EmpiricalModel:
         keys = padded_states(W + max(1, S * (by_next > 0)) * Z)
         dense = few_entries(float(A * W) * keys)
         cells = A * W * keys if dense else 0
-        cell_counts = np.zeros((M, cells))
+        cell_counts, columns = np.zeros((M, cells)), np.zeros((M, TERMS, A * W))
+        forbidden = _forbidden(space, W)
+        # No maximum takes an action that is not allowed; finite, since zero times it must be zero.
+        columns[:, REWARD, forbidden] = -1e100
         estimate = Estimate(
             sizes=(S, A, Z),
             dense=dense,
@@ -417,13 +427,13 @@ class EmpiricalModel:
             groups=cell_counts.reshape(M, -1, GROUP, A * W),
             used=np.array([cells]),
             initial_counts=np.zeros((S, M)),
-            columns=_columns_without_visits(space, W),
+            columns=columns,
             prior=np.full(M, 1.0 / M) if weights is None else weights.copy(),
             initial=np.full((S, M), 1.0 / S),
             likelihood=np.empty((1, M)),
             visited=np.empty(H, np.int64),
             seen=np.zeros(A * W, np.bool_),
-            tried=_forbidden(space, W),
+            tried=forbidden,
             places=np.empty((2, H), np.int64),
         )
         optimistic = _optimistic_values(space, widths, growth, W, retry)
@@ -617,17 +627,6 @@ class EmpiricalModel:
         """Make a plan due that knows all that was counted, however little it is."""
         self.optimistic.stale[self.optimistic.changes > 0.0] = True
         self.optimistic.due[0] = True
-
-
-def _columns_without_visits(space: Space, W: int) -> Floats:
-    """Terms (M, TERMS, n) before anything was counted; actions not allowed keep theirs."""
-    from latentmdp.online.kernels_lucrl import REWARD, TERMS
-
-    M, _, A, _ = space.dimensions
-    columns = np.zeros((M, TERMS, A * W))
-    # No maximum takes an action that is not allowed; finite, since zero times it must be zero.
-    columns[:, REWARD, _forbidden(space, W)] = -1e100
-    return columns
 
 
 def _forbidden(space: Space, W: int) -> Flags:

@@ -265,11 +265,6 @@ class LUCRL(Learner):
         check_smoothing(space, self.smoothing)
         return float(self.smoothing)
 
-    def settings(self) -> dict[str, Any]:
-        """See `Learner`."""
-        start, bonus = _digest(self.start), repr(self.bonus)
-        return {**super().settings(), "start": start, "bonus": bonus}
-
 
 def going_on(
     learner: LUCRL, world: World, empirical: EmpiricalModel, episodes: int, key: int
@@ -456,11 +451,3 @@ def revealed_context(context: int | None, n_contexts: int) -> Floats:
     weights = np.zeros(n_contexts)
     weights[context] = 1.0
     return weights
-
-
-def _digest(start: LatentMDP | Trajectories | Fit | None) -> str | None:
-    """What tells one start from another."""
-    if start is None:
-        return None
-    source = getattr(start, "model", start)
-    return source.fingerprint() if isinstance(source, LatentMDP | Trajectories) else repr(start)

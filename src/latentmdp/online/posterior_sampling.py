@@ -18,12 +18,13 @@ import numpy as np
 
 from latentmdp._util import Floats
 from latentmdp.fit import Fit
-from latentmdp.logs import Episode, Trajectories, first_state_counts, occurring_cells
+from latentmdp.logs import Episode, Trajectories
 from latentmdp.model import LatentMDP
 from latentmdp.online.base import CountingLearning, Learner
+from latentmdp.online.empirical_model import Counts
 from latentmdp.online.lucrl import LUCRL, revealed_context
 from latentmdp.online.run import Run
-from latentmdp.outcomes import Outcomes, outcomes_from_entries
+from latentmdp.outcomes import Outcomes, outcomes_from_entries, row_sums
 from latentmdp.planning import QMDP, Planner
 from latentmdp.simulation import PolicyAgent
 from latentmdp.worlds import Space, World, play_episode
@@ -60,10 +61,6 @@ class PosteriorSampling(Learner):
         """See `Learner`."""
         empirical = self._as_lucrl().empirical_model(world, episodes)
         return _Sampling(self, world, empirical, episodes, key)
-
-    def settings(self) -> dict[str, Any]:
-        """See `Learner`."""
-        return {**self._as_lucrl().settings(), "prior": self.prior}
 
 
 class _Sampling(CountingLearning[Episode]):
@@ -110,19 +107,12 @@ def drawn_fit(
     Row (m, s, a) is Dirichlet. Its parameters are the expected counts, the pseudo-counts of the
     fit times the shares of the pooled counts, and `prior` for one outcome drawn at random.
     """
-    _, S, A, Z = space.dimensions
-    cells, counts = occurring_cells(
-        logs, ("state", "action", "next_state", "reward"), (S, A, Z), fit.responsibilities
-    )
-    rows, pooled = cells // (S * Z), counts.sum(axis=1)
-    shares = pooled / np.bincount(rows, pooled, S * A)[rows]
-    counts = counts + fit.pseudo_counts * shares[:, None]
-    starts = np.searchsorted(rows, np.arange(S * A + 1))
-    next_state, reward = ((cells // Z % S).astype(np.int32), (cells % Z).astype(np.int32))
-    table = Outcomes.each(starts, next_state, reward, counts)
-    first = first_state_counts(logs, S, fit.responsibilities)
-    fitted = replace(space, n_contexts=fit.model.n_contexts)
-    return _drawn_table(chance, table, first, fit.model.weights, fitted, prior)
+    seen = Counts.of_logs(logs, fit.responsibilities, space, "transition")
+    table, fitted = seen.payments, replace(space, n_contexts=fit.model.n_contexts)
+    pooled = table.probs.sum(axis=1, keepdims=True)
+    shares = pooled / row_sums(table, pooled)[table.rows()]
+    counts = table.having(table.probs + fit.pseudo_counts * shares)
+    return _drawn_table(chance, counts, seen.initial, fit.model.weights, fitted, prior)
 
 
 def _drawn_table(

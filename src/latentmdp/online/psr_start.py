@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -68,6 +68,7 @@ class PSRStart(Learner):
     reward_model: RewardModel = "state-action"
     lucrl: LUCRL = LUCRL()  # noqa: RUF009
     planner: Planner | None = None
+    after_learning: ClassVar[tuple[str, ...]] = ("planner",)
 
     def __post_init__(self) -> None:
         arrays.positive_integer("n_contexts", self.n_contexts)
@@ -86,12 +87,6 @@ class PSRStart(Learner):
         if (H := world.space.required_horizon()) < _WINDOW:
             raise ValueError(f"a PSR needs episodes of {_WINDOW} steps, got {H}")
         return _FromPSR(self, world, episodes, key, (n_0, n_1))
-
-    def settings(self) -> dict[str, Any]:
-        """See `Learner`; the planner only makes the last plan, so a run may go on with another."""
-        named = {**super().settings(), "method": "psr"}
-        named.pop("planner")
-        return named
 
 
 class _FromPSR(Learning[Any]):

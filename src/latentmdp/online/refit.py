@@ -192,8 +192,9 @@ def learn(
     """
     if reward_levels is not None:
         world = adapt(world, reward_levels=reward_levels)
+    require_choice("method", method, ("likelihood", "sampling", "psr"))
     learner: Learner
-    if method in ("likelihood", "sampling"):
+    if method != "psr":
         learner = Refit(
             n_contexts,
             explore=explore,
@@ -206,14 +207,12 @@ def learn(
             planner=planner,
             sampling=method == "sampling",
         )
-    elif method == "psr":
+    else:
         require_reward_model(reward_model)
         if n_contexts == "auto":
             raise ValueError('method="psr" needs a known n_contexts')
         counted: RewardModel = "state-action" if reward_model == "auto" else reward_model
         learner = PSRStart(n_contexts, reward_model=counted, planner=planner)
-    else:
-        raise ValueError(f'method must be "likelihood", "sampling" or "psr", got {method!r}')
     return learner.run(world, episodes, rng, checkpoint, progress, time_limit)
 
 
@@ -235,6 +234,7 @@ class Refit(Learner):
     planner: Planner | None = None
     sampling: bool = False
     finds_rewards: ClassVar[bool] = True
+    after_learning: ClassVar[tuple[str, ...]] = ("planner",)
 
     def __post_init__(self) -> None:
         if self.n_contexts != "auto":
@@ -256,12 +256,6 @@ class Refit(Learner):
             if episodes < int(M):
                 raise ValueError(f"episodes={episodes} cannot show n_contexts={M}")
         return _Refitting(self, world, episodes, key)
-
-    def settings(self) -> dict[str, Any]:
-        """See `Learner`; the planner only makes the last plan, so a run may go on with another."""
-        named = {**super().settings(), "bonus": repr(self.bonus)}
-        named.pop("planner")
-        return named
 
 
 class _ChosenStructure(NamedTuple):
@@ -638,18 +632,17 @@ class _Refitting(Learning[Trajectories]):
         value, before = mean_return(own, payments), mean_return(random, payments)
         visits = cell_counts(self.logs, ("state", "action"), shares=fit.responsibilities)
         logs = Trajectories.concat([self.logs, final_logs])
-        messages = (
+        messages = [
             *learn_warnings(plan, fit, value, logs, np.random.default_rng([self.key, self.done])),
             *self._not_found(fit, visits, final_logs),
-        )
+        ]
         if self._all_failed():
-            messages = (*messages, f"{_WORSE}, and its policy is returned")
+            messages.append(f"{_WORSE}, and its policy is returned")
         if value and before and random.size >= _FEWEST and value.high < before.low:
             # What was learned is worse than nothing: random actions are what is known to be better.
-            messages = (
-                *messages,
+            messages.append(
                 f"the final policy earned {value} an episode, and random actions {before}: random "
-                "actions are returned",
+                "actions are returned"
             )
             plan, value = Plan(UniformPolicy(), message="random actions"), before
         for message in messages:
@@ -664,7 +657,7 @@ class _Refitting(Learning[Trajectories]):
             phases=self.phases,
             logs=logs,
             value=value,
-            warnings=messages,
+            warnings=tuple(messages),
         )
 
 
