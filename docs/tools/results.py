@@ -14,6 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -131,28 +132,47 @@ def _gap_at(curve: Sequence[Sequence[float]], time: float) -> float:
 
 
 def arena_part(folder: Path) -> Part | None:
-    """Scores of the learners: the picture, and their means over tasks."""
+    """Scores of the learners: the picture, their means over tasks, and those of each task.
+
+    A learner that returns a policy is scored by what that earns in episodes of its own, which has
+    less noise than the end of a run.
+    """
     file = folder / "arena.parquet"
     if not file.is_file():
         return None
-    cells = pq.read_table(file)
+    table = pq.read_table(file)
     # Version 0.2 scored the last fifth of the episodes, and did not say so in its files.
-    window = (cells.schema.metadata or {}).get(b"window", b"last fifth").decode()
-    arena = Arena(folder, tuple(Cell(**row) for row in cells.to_pylist()), {})
-    seeds = len({cell.seed for cell in arena.cells})
-    table = []
+    window = (table.schema.metadata or {}).get(b"window", b"last fifth").decode()
+    cells = [Cell(**row) for row in table.to_pylist()]
+    cells = [replace(c, score=c.final) if np.isfinite(c.final) else c for c in cells]
+    arena = Arena(folder, tuple(cells), {})
+    variants = [len({c.seed for c in cells if c.task == task}) for task in arena.tasks]
+    few, many = min(variants), max(variants)
+    seeds = plural(few, "variant") if few == many else f"{few} to {many} variants"
+    rows = []
     for learner in arena.learners:
         scores = np.array([arena.mean(task, learner) for task in arena.tasks])
         scores = scores[np.isfinite(scores)]
+        held = [c.covered for c in cells if c.learner == learner and np.isfinite(c.covered)]
         if scores.size:
             good = int((scores >= 0.9).sum())
-            table.append((learner, f"{scores.mean():.2f}", f"{scores.min():.2f}", str(good)))
+            means = (f"{scores.mean():.2f}", f"{scores.min():.2f}", str(good))
+            rows.append((learner, *means, f"{int(sum(held))} of {len(held)}" if held else "-"))
+    tasks = [
+        (task, str(n), *(f"{arena.mean(task, name):.2f}" for name in arena.learners))
+        for task, n in zip(arena.tasks, variants)
+    ]
     lines = [
-        f"Learners on {plural(len(arena.tasks), 'task')}, {plural(seeds, 'variant')} of each. A "
-        f"score of 1 is the certified optimum, 0 random actions; the {window} of the episodes "
-        "counts.",
+        f"Learners on {plural(len(arena.tasks), 'task')}, {seeds} of each. A score of 1 is the "
+        "certified optimum, 0 random actions. What counts is what the final policy earns in "
+        f"episodes of its own, or the {window} of the episodes where a learner returns none.",
         "",
-        *markdown_table(("learner", "mean score", "worst task", "tasks at 0.9 or more"), table),
+        *markdown_table(
+            ("learner", "mean score", "worst task", "tasks at 0.9 or more", "intervals that hold"),
+            rows,
+        ),
+        "",
+        *markdown_table(("task", "variants", *arena.learners), tasks),
         "",
         "{arena}",
     ]

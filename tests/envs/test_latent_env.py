@@ -76,7 +76,7 @@ def test_text_tells_what_happened():
     env.reset(seed=0)
     assert env.render() == "start in left bank"
     env.step(np.int64(1))
-    assert env.render().startswith("step 1: left bank, action inner channel -> ")
+    assert env.render().startswith("step 1: left bank, inner channel -> ")
     assert LatentMDPEnv(random_model(0)).render() is None
     with pytest.raises(ValueError, match="render_mode"):
         LatentMDPEnv(render_mode="human")

@@ -64,7 +64,7 @@ def test_parts_are_filled_and_filled_again(docs, tmp_path):
     assert "| (3, 7, 2, 10) | SARSOP | 2 | 2 s | 1.00% |" in text
     assert "(4, 2, 4" not in text
     assert "beside SARSOP" in text
-    assert "| learn | 0.72 | 0.50 | 1 |" in text or "| learn | 0.73 | 0.50 | 1 |" in text
+    assert "| learn | 0.72 | 0.50 | 1 | - |" in text or "| learn | 0.73 | 0.50 | 1 | - |" in text
     shown = {path.stem for path in (docs / "pictures").iterdir()}
     assert {"coverage", "planning-gap", "arena", "lower_bound-1"} <= shown
     assert all(f"pictures/{name}.svg" in text for name in shown)

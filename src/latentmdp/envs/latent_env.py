@@ -15,6 +15,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from latentmdp._util import names
 from latentmdp.model import LatentMDP
 from latentmdp.worlds import ModelWorld
 
@@ -79,7 +80,7 @@ class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
         self._state = world.begin(int(self.np_random.integers(1 << 63)), 0)
         self._context = world.context()
         self._t, self._over = 0, bool(model.terminal[self._state])
-        self._text = f"start in {self._name(self._state, model.state_names)}"
+        self._text = f"start in {names.label('state', self._state, model.state_names)}"
         return np.int64(self._state), self._info()
 
     def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
@@ -94,11 +95,9 @@ class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
         reward = float(model.reward_values[z])
         truncated = self._t == model.horizon and not terminated
         self._over = terminated or truncated
-        self._text = (
-            f"step {self._t}: {self._name(s, model.state_names)}, action "
-            f"{self._name(a, model.action_names)} -> "
-            f"{self._name(self._state, model.state_names)}, reward {reward:g}"
-        )
+        before, now = (names.label("state", n, model.state_names) for n in (s, self._state))
+        did = names.label("action", a, model.action_names)
+        self._text = f"step {self._t}: {before}, {did} -> {now}, reward {reward:g}"
         return np.int64(self._state), reward, terminated, truncated, self._info()
 
     def _info(self) -> dict[str, Any]:
@@ -110,7 +109,3 @@ class LatentMDPEnv(gymnasium.Env[np.int64, np.int64]):
     def render(self) -> str | None:
         """What happened in the last step, as text."""
         return self._text if self.render_mode == "ansi" else None
-
-    @staticmethod
-    def _name(index: int, labels: tuple[str, ...] | None) -> str:
-        return str(index) if labels is None else labels[index]

@@ -401,9 +401,7 @@ class _CompiledLUCRL(_QMDPLUCRL):
 
     def play(self, most: int) -> None:
         """Plan, play and absorb as many episodes of Algorithm 1 as are asked for."""
-        from latentmdp.online.kernels_lucrl import Played
-
-        self._rounds(most, Played.of(1, self.space.required_horizon()))
+        self._rounds(most, 1)
         self.note_error()
 
     def absorb(self, batch: Episode | None) -> None:
@@ -411,17 +409,14 @@ class _CompiledLUCRL(_QMDPLUCRL):
 
     def played_rounds(self, episodes: int) -> Trajectories:
         """See `_LUCRL`."""
-        from latentmdp.online.kernels_lucrl import Played
+        first, played = self.done, self._rounds(episodes, episodes)
+        return played_logs(played, self.contexts[first : self.done], self.world.space)
 
-        first, space = self.done, self.world.space
-        played = Played.of(episodes, space.required_horizon())
-        self._rounds(episodes, played)
-        return played_logs(played, self.contexts[first : self.done], space)
+    def _rounds(self, episodes: int, rows: int) -> Any:
+        """So many episodes more: a `Played` with a row for each, or with one for the last."""
+        from latentmdp.online.kernels_lucrl import Played, play_lucrl
 
-    def _rounds(self, episodes: int, played: Any) -> None:
-        """So many episodes more; `played` is a `Played` with a row for each, or with one."""
-        from latentmdp.online.kernels_lucrl import play_lucrl
-
+        played = Played.of(rows, self.space.required_horizon())
         first, stop = self.done, self.done + episodes
         while self.done < stop:  # the loop comes back where a list of cells is full
             self.empirical.make_room()
@@ -439,6 +434,7 @@ class _CompiledLUCRL(_QMDPLUCRL):
                 played,
                 self.done - first,
             )
+        return played
 
 
 def revealed_context(context: int | None, n_contexts: int) -> Floats:

@@ -243,6 +243,7 @@ class Run(Result):
         if "count_initial" in fields:
             counts = Counts.from_fields(fields, "count_", model.dimensions, model.reward_model)
         K = np.size(fields["returns"])
+        others: dict[str, Any] = {name: fields.get(name) for name in _PLAIN if name not in RECORDS}
         points = integer_field(fields, "curve_episodes", None)
         return cls(
             returns=float_field(fields, "returns", K, finite=False),
@@ -251,16 +252,12 @@ class Run(Result):
             error_curve=Curve(
                 points, float_field(fields, "curve_errors", points.size, finite=False)
             ),
-            model=model,
             policy=policy,
-            settings=fields["settings"],
             counts=counts,
-            optimistic_value=fields["optimistic_value"],
             phases=phases_of(fields),
-            **{name: fields.get(name) for name in ("plan", "fit", "logs")},
+            **others,
             value=None if fields.get("value") is None else Interval(*fields["value"]),
             warnings=tuple(fields.get("warnings") or ()),
-            seconds=fields["seconds"],
         )
 
     def facts(self) -> dict[str, Any]:
