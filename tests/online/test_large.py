@@ -131,6 +131,22 @@ def test_a_row_with_less_than_one_visit_sums_to_less_than_one(form, tables):
     np.testing.assert_allclose(optimistic.mean_rewards(), 0.25 * model.mean_rewards())
 
 
+@pytest.mark.parametrize("form", ["arrays", "table"])
+@pytest.mark.parametrize("kind", ["state-action", "transition"])
+def test_distances_to_the_truth_are_those_of_the_models(kind, form, tables):
+    if form == "table":
+        tables()
+    model = small(5)
+    space = Space.of(model)
+    logs = lm.simulate(model, lm.UniformPolicy(), 9, rng=0)
+    counts = Counts.start(logs, space, 0.0, kind) + Counts.start(
+        unrelated_model(model, 3), space, 0.1, kind
+    )
+    empirical = EmpiricalModel.begin(space, counts, Widths(), 0.0, 0.0, None, True)
+    expected = model.distances(empirical.counts().model(space))
+    np.testing.assert_allclose(empirical.distances(model), expected, rtol=1e-10)
+
+
 def test_posterior_sampling_draws_models_from_a_table(tables):
     tables()
     model = small(1)

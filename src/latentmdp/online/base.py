@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from latentmdp import metrics
 from latentmdp._util import (
@@ -344,9 +345,12 @@ class CountingLearning(Learning[Batch]):
     def note_error(self) -> None:
         """Note the model error if a milestone has just been reached."""
         milestone = int(np.searchsorted(self._points, self.done))
-        if self._points[milestone] == self.done and self.world.model is not None:
-            estimate = self.empirical.counts().model(self.space)
-            self._errors[milestone] = self.model_error(estimate)
+        truth = self.world.model
+        if self._points[milestone] != self.done or truth is None:
+            return
+        if truth.n_contexts == self.space.n_contexts:
+            cost = self.empirical.distances(truth)
+            self._errors[milestone] = cost[linear_sum_assignment(cost)].sum()
 
     def count(self, played: Episode, belief: Floats, inferred: Floats) -> None:
         """Add an episode to the counts of context m with weight belief[m], and to the record.

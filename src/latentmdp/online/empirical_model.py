@@ -621,12 +621,21 @@ class EmpiricalModel:
         from latentmdp.online.kernels_lucrl import replan
 
         # As it is, not compiled: it runs rarely, and the loops of L-UCRL have it within them.
-        replan.py_func(self.estimate, self.optimistic)  # type: ignore[no-untyped-call]
+        replan.py_func(self.estimate, self.optimistic, True)  # type: ignore[no-untyped-call]
 
     def require_plan(self) -> None:
         """Make a plan due that knows all that was counted, however little it is."""
         self.optimistic.stale[self.optimistic.changes > 0.0] = True
         self.optimistic.due[0] = True
+
+    def distances(self, truth: LatentMDP) -> Floats:
+        """sum_{s,a} ||P_n - Phat_m||_1 for every pair of contexts, (M, M)."""
+        from latentmdp.online.kernels_lucrl import distances
+
+        cost = np.empty((truth.n_contexts, self.space.n_contexts))
+        table = truth.outcomes
+        distances(self.estimate, *table[:3], table.probs, cost)
+        return np.maximum(cost, 0.0)
 
 
 def _forbidden(space: Space, W: int) -> Flags:

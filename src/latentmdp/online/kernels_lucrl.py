@@ -394,35 +394,64 @@ def _fill_likelihoods(joint, floor, slope, counts, k, j, columns, column, out):
         out[0, m] = floor + slope * share
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _condition(
-    dense, by_next, heads, links, counts, columns, sizes, smoothing, s, a, n, z, belief, likelihood
-):  # fmt: skip
-    """Condition a belief (3, M) on (s', r) by the smoothed likelihoods [kwon2021, Alg. 3].
+@njit(cache=True, nogil=True, error_model="numpy")
+def observe(estimate, belief, s, a, n, z):
+    """Condition a belief on (s', r) by the smoothed likelihoods [kwon2021, Alg. 3].
 
-    First fields of `Estimate`; likelihood (1, M) is scratch.
+    belief (3, M) is changed in place, and so is the estimate's scratch `likelihood`: two threads
+    must not observe with one estimate.
     """
-    S, A, Z = sizes
-    n_columns, width = columns.shape[2], columns.shape[2] // A
+    S, A, Z = estimate.sizes
+    dense, by_next, heads, links = (
+        estimate.dense, estimate.by_next, estimate.heads, estimate.links
+    )  # fmt: skip
+    n_columns = estimate.columns.shape[2]
+    width = n_columns // A
     column, key = a * width + s, width + by_next * n + z
     k = find_cell(dense, n_columns, heads, links, column, n)
     j = find_cell(dense, n_columns, heads, links, column, key)
-    slope = 1.0 - smoothing * S * Z
-    _fill_likelihoods(by_next > 0, smoothing, slope, counts, k, j, columns, column, likelihood)
+    floor, slope = estimate.smoothing, 1.0 - estimate.smoothing * S * Z
+    counts, columns, likelihood = estimate.counts, estimate.columns, estimate.likelihood
+    _fill_likelihoods(by_next > 0, floor, slope, counts, k, j, columns, column, likelihood)
     update_belief(belief, likelihood, np.int64(0))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def observe(estimate, belief, s, a, n, z):
-    """Condition a belief (3, M) in place on a step.
+def distances(estimate, starts, next_state, reward, probs, out):
+    """Fill out (M', M) with sum_{s,a} ||P_k - Phat_m||_1; P is an outcome table.
 
-    The estimate's scratch `likelihood` changes too: two threads must not observe with one estimate.
+    |P - Phat| is summed as Phat where P is 0, so that only the outcomes of P are looked up: a row
+    adds its mass, 1 if it was visited, and |P - Phat| - Phat of each outcome. They are added row by
+    row and outcome by outcome, so a distance of zero may come out as a rounding error below zero.
     """
-    _condition(
-        estimate.dense, estimate.by_next, estimate.heads, estimate.links, estimate.counts,
-        estimate.columns, estimate.sizes, estimate.smoothing, s, a, n, z, belief,
-        estimate.likelihood,
+    A, dense, by_next = estimate.sizes[1], estimate.dense, estimate.by_next
+    heads, links, counts, columns = (
+        estimate.heads, estimate.links, estimate.counts, estimate.columns
     )  # fmt: skip
+    M, n_columns = out.shape[1], columns.shape[2]
+    width, joint = n_columns // A, by_next > 0
+    scale, p = np.empty(M), np.empty(M)
+    for i in range(out.shape[0]):
+        for m in range(M):
+            out[i, m] = 0.0
+    for row in range(starts.shape[0] - 1):
+        column = row % A * width + row // A
+        for m in range(M):
+            visits = columns[m, VISITS, column]
+            scale[m] = 1.0 / visits if visits > 0.0 else 0.0
+            for i in range(out.shape[0]):
+                out[i, m] += visits > 0.0
+        for o in range(starts[row], starts[row + 1]):
+            n, z = np.int64(next_state[o]), np.int64(reward[o])
+            k = find_cell(dense, n_columns, heads, links, column, n)
+            j = find_cell(dense, n_columns, heads, links, column, width + by_next * n + z)
+            for m in range(M):
+                p[m] = counts[m, j] * scale[m] if j >= 0 else 0.0
+                if not joint:
+                    p[m] *= counts[m, k] * scale[m] if k >= 0 else 0.0
+            for i in range(out.shape[0]):
+                for m in range(M):
+                    out[i, m] += abs(probs[o, i] - p[m]) - p[m]
 
 
 # -- planning --------------------------------------------------------------------------------------
@@ -462,7 +491,8 @@ def _listed_moments(moves, weights, value, out):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def _plan_context(
-    dense, links, counts, groups, used, columns, met, caps, kind, reach, discount, values, m
+    dense, links, counts, groups, used, columns, met, caps, kind, reach, discount, values, m,
+    tells_bonus,
 ):  # fmt: skip
     """Fill values[m] by backward induction in the optimistic model of one context.
 
@@ -488,7 +518,9 @@ def _plan_context(
             expect_moments(groups, m, by_group, sums)
         else:
             _listed_moments(moves, weights, shifted, sums)
-        _raise_values(sums, columns, m, added, origin, span, caps[t], flat, t, t == H - 1)
+        _raise_values(sums, columns, m, added, origin, span, caps[t], flat, t)
+        if tells_bonus:
+            _keep_largest_bonus(sums, columns, m, origin, flat, t)
         maxima(values, m, t, discount, later)
         if added:
             low, high = np.inf, -np.inf
@@ -499,19 +531,14 @@ def _plan_context(
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _raise_values(sums, columns, m, added, origin, span, cap, out, t, first):
-    """Set out[m, t] to optimistic values, see `OptimisticValues`, and keep the largest bonus.
+def _raise_values(sums, columns, m, added, origin, span, cap, out, t):
+    """Set out[m, t] to optimistic values, see `OptimisticValues`.
 
     `sums` (2, n) are of counts times V - origin and its square; `added` says whether the two parts
     of the bonus are added or the larger one counts. columns (M, TERMS, n), out (M, H, n). There is
     no branch in the loop, only choices between two numbers, so that it runs on vectors: an action
     that is not allowed has an inverse of 0 and with it a limit of 0.
-
-    `BONUS` becomes the most, over all t, by which values exceed expected ones; `first` says that
-    this is the first t. With it in every step, a plan in the empirical model is no less optimistic
-    than this one.
     """
-    start = -np.inf if first else 0.0
     for c in range(sums.shape[1]):
         mean = sums[0, c] * columns[m, SCALE, c]
         inverse = columns[m, INVERSE, c]
@@ -520,13 +547,24 @@ def _raise_values(sums, columns, m, added, origin, span, cap, out, t, first):
         extent = columns[m, SHARE, c] * span
         larger = deviation if deviation > extent else extent
         bonus = deviation + extent if added else larger
-        expected = mean + origin * columns[m, FILLED, c]
-        total = columns[m, REWARD, c] + expected + columns[m, UNSEEN, c] * cap + bonus
-        limit = cap if inverse > 0.0 else 0.0
-        value = total if total < limit else limit
-        out[m, t, c] = value
-        excess, before = value - expected - columns[m, MEAN, c], columns[m, BONUS, c] + start
-        columns[m, BONUS, c] = excess if excess > before else before
+        future = mean + origin * columns[m, FILLED, c] + columns[m, UNSEEN, c] * cap
+        total, limit = columns[m, REWARD, c] + future + bonus, cap if inverse > 0.0 else 0.0
+        out[m, t, c] = total if total < limit else limit
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _keep_largest_bonus(sums, columns, m, origin, out, t):
+    """Let `BONUS` be the most, over this and all later t, by which values exceed expected ones.
+
+    Once t is 0, a plan in the empirical model with it in every step is no less optimistic. Apart
+    from `_raise_values`, whose loop it would slow down: only planners that are not Q-MDP need it.
+    Arrays are as there.
+    """
+    for c in range(sums.shape[1]):
+        expected = sums[0, c] * columns[m, SCALE, c] + origin * columns[m, FILLED, c]
+        excess = out[m, t, c] - expected - columns[m, MEAN, c]
+        if t == out.shape[1] - 1 or excess > columns[m, BONUS, c]:
+            columns[m, BONUS, c] = excess
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -562,8 +600,8 @@ def _largest_value(columns, pairs, values, highest, m):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def replan(estimate, optimistic):
-    """Q-values of the contexts whose counts changed, once a plan is due.
+def replan(estimate, optimistic, tells_bonus):
+    """Q-values of the contexts whose counts changed, once a plan is due, and on demand `BONUS`.
 
     Contexts are planned one by one and read nothing of each other. Afterwards no plan is due, or
     always one where growth is 0.
@@ -582,8 +620,9 @@ def replan(estimate, optimistic):
         if kind == HIDDEN_REWARDS:
             _add_hidden_rewards(columns, pairs, reach, spread[m], row, m)
         _plan_context(
-            dense, links, counts, groups, used, columns, met, caps, kind, reach, discount, values, m
-        )
+            dense, links, counts, groups, used, columns, met, caps, kind, reach, discount, values,
+            m, tells_bonus,
+        )  # fmt: skip
         if adaptive:
             spread[m] = _largest_value(columns, pairs, values, reach + lowest, m) - lowest
         stale[m], changes[m] = False, 0.0
@@ -637,18 +676,21 @@ def _act(
     are the chance of the world. belief (3, M) is that at states[0] before and the last one after;
     states (H + 1,), actions and rewards (H,) are filled up to the length.
     """
-    A, width, s = sizes[1], values.shape[3], states[0]
-    t = np.int64(0)  # functions are compiled anew for a number that is written out
+    S, A, Z = sizes
+    floor, slope, joint = smoothing, 1.0 - smoothing * S * Z, by_next > 0
+    n_columns, width, s = columns.shape[2], values.shape[3], states[0]
+    first = t = np.int64(0)  # functions are compiled anew for a number that is written out
     while t < actions.shape[0] and not terminal[s]:
         a = greedy_action(values, t, s, belief, tried)
+        row, column = s * A + a, a * width + s
         if not retry:
-            note_trial(columns, a * width + s, tried)
-        o = draw_of_row(uniforms[t + 1], thresholds, aliases, context, s * A + a, starts, tables)
+            note_trial(columns, column, tried)
+        o = draw_of_row(uniforms[t + 1], thresholds, aliases, context, row, starts, tables)
         n, z = np.int64(next_state[o]), np.int64(paid[o])
-        _condition(
-            dense, by_next, heads, links, counts, columns, sizes, smoothing, s, a, n, z, belief,
-            likelihood,
-        )  # fmt: skip
+        k = find_cell(dense, n_columns, heads, links, column, n)
+        j = find_cell(dense, n_columns, heads, links, column, width + by_next * n + z)
+        _fill_likelihoods(joint, floor, slope, counts, k, j, columns, column, likelihood)
+        update_belief(belief, likelihood, first)
         actions[t], rewards[t], states[t + 1] = a, z, n
         s, t = n, t + 1
     if not retry:
@@ -686,7 +728,7 @@ def play_lucrl(
     for i in range(returns.shape[0]):
         if not dense and used[0] + 2 * H > links.shape[0]:
             return i
-        replan(estimate, optimistic)
+        replan(estimate, optimistic, False)
         episode, row = np.uint64(first_episode + i), min(first_row + i, played.lengths.shape[0] - 1)
         states, actions, rewards = played.states[row], played.actions[row], played.rewards[row]
         draw_uniforms(key, episode, zero, H + 1, first, second)
