@@ -35,7 +35,7 @@ from latentmdp._util import (
 )
 from latentmdp.logs import Trajectories, first_state_counts, occurring_cells
 from latentmdp.model import LatentMDP, RewardModel
-from latentmdp.online.bonus import AS_PRINTED, BY_VARIANCE, Widths
+from latentmdp.online.bonus import AS_PRINTED, BY_VARIANCE, HIDDEN_REWARDS, Widths
 from latentmdp.outcomes import Outcomes, product, row_sums
 from latentmdp.policies import AlphaVectorPolicy
 from latentmdp.worlds import Space
@@ -621,7 +621,9 @@ class EmpiricalModel:
         from latentmdp.online.kernels_lucrl import replan
 
         # As it is, not compiled: it runs rarely, and the loops of L-UCRL have it within them.
-        replan.py_func(self.estimate, self.optimistic, True)  # type: ignore[no-untyped-call]
+        # Hidden rewards are the same at all times, and set to the bit.
+        varies = self.optimistic.widths.kind != HIDDEN_REWARDS
+        replan.py_func(self.estimate, self.optimistic, varies)  # type: ignore[no-untyped-call]
 
     def require_plan(self) -> None:
         """Make a plan due that knows all that was counted, however little it is."""
