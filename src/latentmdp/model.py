@@ -32,6 +32,7 @@ from typing import Any, Literal, Self, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latentmdp import _kernels
 from latentmdp._model_table import COLUMNS, by_name, read_model_table
 from latentmdp._total_reward import require_bounded
 from latentmdp._util import (
@@ -580,14 +581,14 @@ class LatentMDP(Factual, Fielded):
 
     def row_rewards(self, run: RunInBlocks | None = None) -> ContextVectors:
         """The `planning_rewards` of the rows s A + a, equal vectors kept once."""
-        from latentmdp._kernels import tables
-
         table = self.tabulate(run)
         # Rows with the same outcomes but for where they lead earn the same.
         outcomes = table.pattern * np.int64(self.n_rewards) + table.reward
         pattern, first = numbered(table.starts, outcomes)
         distinct = np.zeros((first.size, self.n_contexts))
-        (run or at_once)(tables.row_rewards, first.size, table, first, self.reward_values, distinct)
+        (run or at_once)(
+            _kernels.tables.row_rewards, first.size, table, first, self.reward_values, distinct
+        )
         seen = ContextVectors(distinct, pattern)
         return (seen if self.bonus_vectors is None else seen.plus(self.bonus_vectors)).shared()
 
@@ -616,9 +617,8 @@ class LatentMDP(Factual, Fielded):
 
     @cached_property
     def _dense_form(self) -> tuple[Floats, Floats]:
-        from latentmdp._kernels import dense_rewards, dense_transitions
-
-        return dense_transitions(self.transitions), dense_rewards(self.planning_rewards())
+        earned = _kernels.dense_rewards(self.planning_rewards())
+        return _kernels.dense_transitions(self.transitions), earned
 
     def state_numbers(self, what: str, states: ArrayLike | str) -> Integers:
         """The numbers of states given by name or number, one or several; `what` is the argument."""

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp import _kernels
 from latentmdp._util import (
     ROW_TOLERANCE,
     Flags,
@@ -198,13 +199,11 @@ class Outcomes(NamedTuple):
 
     def merged(self, run: RunInBlocks | None = None) -> tuple[Outcomes, Integers]:
         """The `informative` table, and where in it each outcome of this one is found, (n,)."""
-        from latentmdp._kernels import tables
-
         leader, rows = np.empty(self.size, np.int64), self.starts.size - 1
 
         # Shares of contexts that differ by no more than 1e-12 are the same up to rounding.
         of_rows = (self.starts, self.next_state, self.pattern, self.distinct, 1e-12, leader)
-        (run or at_once)(tables.leaders, rows, *of_rows)
+        (run or at_once)(_kernels.tables.leaders, rows, *of_rows)
         first = leader == np.arange(self.size)
         if first.all():
             return self, leader
@@ -310,13 +309,11 @@ def numbered(starts: Integers, values: Any) -> tuple[Integers, Integers]:
 
     `values` are integers; numbers are those of the runs in the order in which new ones come.
     """
-    from latentmdp._kernels import tables
-
     runs = starts.size - 1
     slots, number = np.full(1 << (2 * runs).bit_length(), -1, np.int32), np.empty(runs, np.int64)
     first = np.empty(runs, np.int64)
     runs_of = (read_only(starts), read_only(values.astype(np.uint64, copy=False)))
-    count = tables.number_runs(*runs_of, slots, number, first)
+    count = _kernels.tables.number_runs(*runs_of, slots, number, first)
     return number, first[:count]
 
 
@@ -333,16 +330,14 @@ def outcomes_from_arrays(
 
     `run` does the work block by block, by default all at once.
     """
-    from latentmdp._kernels import tables
-
     M, S, A, _ = transitions.shape
     T = read_only(transitions.reshape(M, S * A, S))
     R = read_only(reward_probs.reshape(M, S * A, -1, reward_probs.shape[-1]))
     counts, run = np.empty(S * A, np.int64), run or at_once
     table = _room(np.zeros(S * A, np.int64), M)
-    run(tables.list_outcomes, S * A, T, R, counts, *table[:4])
+    run(_kernels.tables.list_outcomes, S * A, T, R, counts, *table[:4])
     table = _room(counts, M)
-    run(tables.list_outcomes, S * A, T, R, counts, *table[:4])
+    run(_kernels.tables.list_outcomes, S * A, T, R, counts, *table[:4])
     return table
 
 

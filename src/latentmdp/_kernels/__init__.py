@@ -4,9 +4,7 @@ Conventions: `P` is the packed joint table P_m(s', z | s, a) of shape (S, A, S, 
 along the contexts; kernels release the GIL and never launch threads of their own.
 """
 
-from typing import TYPE_CHECKING
-
-from latentmdp._util import compile_announcement
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from latentmdp._kernels import bellman, tables
@@ -66,6 +64,10 @@ if TYPE_CHECKING:
 else:
     from latentmdp._util import lazy_names
 
-    __getattr__, __dir__, __all__ = lazy_names(__name__)
+    _name, __dir__, __all__ = lazy_names(__name__)
 
-compile_announcement()
+    def __getattr__(name: str) -> Any:
+        from latentmdp._util import compile_announcement  # it imports numba
+
+        compile_announcement()
+        return _name(name)

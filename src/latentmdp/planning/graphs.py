@@ -8,18 +8,16 @@ chain of nodes (`latentmdp.planning.chains`), between bounds (`latentmdp.plannin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from latentmdp import _kernels
 from latentmdp._util import Floats, Indices, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.chains import solve_chains, total_bounds
 from latentmdp.planning.endless import Flatness, enclosed
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph, node_moves
-
-if TYPE_CHECKING:
-    from latentmdp._kernels import Links
 
 
 class ContextBounds(NamedTuple):
@@ -33,7 +31,7 @@ def node_bounds(
     model: LatentMDP,
     actions: Indices | Integers,
     offsets: Integers,
-    links: Links,
+    links: _kernels.Links,
     guess: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Bounds (n, M) on the values of the nodes of a graph; equal where there is an end."""
@@ -122,12 +120,12 @@ def evaluated_graph(
 
     The vectors of the nodes are their values there, from below.
     """
-    from latentmdp._kernels import Links
-
     rows = np.repeat(np.arange(offsets.size - 1) % model.n_states, np.diff(offsets))
     rows = rows * model.n_actions + actions
     node_starts = np.concatenate([[0], np.cumsum(np.diff(model.outcomes.starts)[rows])])
-    links = Links(node_starts, followers.astype(np.int32), np.zeros(actions.size, np.bool_))
+    links = _kernels.Links(
+        node_starts, followers.astype(np.int32), np.zeros(actions.size, np.bool_)
+    )
     lower, upper = node_bounds(model, actions, offsets, links, guess)
     vectors = np.maximum(lower, -1e300)  # of a node that would pay for ever
     nodes = AlphaVectorPolicy(vectors, actions, offsets, model)
