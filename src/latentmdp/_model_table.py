@@ -26,11 +26,10 @@ from latentmdp._util import (
     Flags,
     Floats,
     Integers,
-    first_index,
     names,
     require_memory,
 )
-from latentmdp.outcomes import Outcomes, distinct_amounts, outcomes_from_entries
+from latentmdp.outcomes import Outcomes, distinct_amounts, outcomes_from_entries, row_totals
 
 __all__ = ["COLUMNS", "ModelTable", "by_name", "model_columns", "read_model_table"]
 
@@ -143,8 +142,7 @@ def _totals(
         indices = (context, *divmod(row, A))
         return [*map(names.called, ("context", "state", "action"), indices, labels)]
 
-    cells = m * S * A + row
-    listed = np.bincount(cells, minlength=M * S * A).reshape(M, S * A) > 0
+    listed = np.bincount(m * S * A + row, minlength=M * S * A).reshape(M, S * A) > 0
     partly = listed.any(axis=0) & ~listed.all(axis=0)
     if partly.any():
         first = int(np.argmax(partly))
@@ -154,17 +152,7 @@ def _totals(
             f"{action} of {state} is listed for {context}, but not for {lacking}: an action is "
             f"allowed in all contexts or in none ({int(partly.sum())} such pairs)"
         )
-    sums = np.bincount(cells, probability, M * S * A).reshape(M, S * A)
-    wrong = listed & (np.abs(sums - 1.0) > ROW_TOLERANCE)
-    if wrong.any():
-        total = sums[first_index(wrong)]
-        raise ValueError(
-            f"the probabilities of {', '.join(called(*first_index(wrong)))} sum to {total:.12g}, "
-            f"off by {total - 1.0:+.3g}; must sum to 1 within {ROW_TOLERANCE:g} "
-            f"({int(wrong.sum())} of {int(listed.sum())} rows are wrong)"
-        )
-    rounding = 1e-15 * max(4, S)
-    return np.where(listed & (np.abs(sums - 1.0) <= rounding), 1.0, sums)
+    return row_totals(m, row, probability, listed, A, labels)
 
 
 def _one_each(cells: Integers, reward: Integers) -> bool:

@@ -32,6 +32,7 @@ from latentmdp._util import (
     Integers,
     first_index,
     frozen,
+    names,
     normalised,
     read_only,
     require_memory,
@@ -54,6 +55,7 @@ __all__ = [
     "outcomes_from_matrices",
     "product",
     "row_sums",
+    "row_totals",
     "with_rewards",
 ]
 
@@ -384,7 +386,7 @@ def outcomes_from_matrices(matrices: Sequence[Sequence[Any]], allowed: Flags) ->
 
     M, A = len(matrices), len(matrices[0])
     S = matrices[0][0].shape[0]
-    entries: list[tuple[Integers, Integers, Integers, Floats]] = []
+    entries: list[tuple[Any, ...]] = []
     for m, by_action in enumerate(matrices):
         if len(by_action) != A:
             raise ValueError(
@@ -399,41 +401,49 @@ def outcomes_from_matrices(matrices: Sequence[Sequence[Any]], allowed: Flags) ->
                 )
             matrix = sp.coo_array(argument)
             matrix.sum_duplicates()
-            values = np.asarray(matrix.data, np.float64)
             states, successors = (np.asarray(index, np.int64) for index in matrix.coords)
-            _check_entries(m, a, states, successors, values)
-            possible = allowed[states, a]
-            sums: Floats = np.bincount(states[possible], values[possible], S).astype(np.float64)
-            _check_sums(m, a, sums, allowed[:, a])
-            scale = np.where(np.abs(sums - 1.0) > 1e-15 * max(4, S), sums, 1.0)
-            values = values[possible] / scale[states[possible]]
-            rows = states[possible] * A + a
-            entries.append((rows, successors[possible], np.full(values.size, m), values))
-    rows, successors, contexts, values = (np.concatenate(part) for part in zip(*entries))
-    zero = np.zeros(rows.size, np.int64)
-    return outcomes_from_entries(rows, successors, zero, contexts, values, (M, S, A, 1))
-
-
-def _check_entries(m: int, a: int, states: Integers, successors: Integers, values: Floats) -> None:
-    wrong = ~np.isfinite(values) | (values < 0.0) | (values > 1.0 + ROW_TOLERANCE)
-    if wrong.any():
-        i = int(np.argmax(wrong))
+            context = np.full(states.size, m)
+            entries.append((context, states * A + a, successors, matrix.data.astype(np.float64)))
+    context, row, successor, values = (np.concatenate(part) for part in zip(*entries))
+    for i in np.flatnonzero(~((values >= 0.0) & (values <= 1.0 + ROW_TOLERANCE)))[:1]:
+        s, a = divmod(int(row[i]), A)
         raise ValueError(
-            f"transitions[{m}][{a}][{states[i]}, {successors[i]}] is {values[i]:.12g}: "
+            f"transitions[{context[i]}][{a}][{s}, {successor[i]}] is {values[i]:.12g}: "
             "probabilities lie in [0, 1]"
         )
+    possible = allowed.ravel()[row]
+    context, row, values = context[possible], row[possible], values[possible]
+    listed = np.broadcast_to(allowed.ravel(), (M, S * A))
+    totals = row_totals(
+        context, row, values, listed, A, hint="; allowed= says which actions a state does not have"
+    )
+    zero = np.zeros(row.size, np.int64)
+    chances = values / totals[context, row]
+    return outcomes_from_entries(row, successor[possible], zero, context, chances, (M, S, A, 1))
 
 
-def _check_sums(m: int, a: int, sums: Floats, allowed: Flags) -> None:
-    wrong = allowed & (np.abs(sums - 1.0) > ROW_TOLERANCE)
+def row_totals(
+    context: Integers, row: Integers, probability: Floats, listed: Flags, n_actions: int,
+    labels: Sequence[tuple[str, ...] | None] = (None, None, None), hint: str = "",
+) -> Floats:  # fmt: skip
+    """The sum of each row in each context, (M, S A); within rounding exactly 1.
+
+    Raises unless those that are `listed` (M, S A) sum to 1, naming the first by its labels.
+    """
+    M, rows = listed.shape
+    sums = np.bincount(context * rows + row, probability, M * rows).reshape(M, rows)
+    off = np.where(listed, np.abs(sums - 1.0), 0.0)
+    wrong = off > ROW_TOLERANCE
     if wrong.any():
-        s = int(np.argmax(wrong))
+        m, r = first_index(wrong)
+        indices = (m, *divmod(r, n_actions))
+        where = ", ".join(map(names.called, ("context", "state", "action"), indices, labels))
         raise ValueError(
-            f"transitions: the row of context {m}, state {s}, action {a} sums to {sums[s]:.12g}, "
-            f"off by {sums[s] - 1.0:+.3g}; must sum to 1 within {ROW_TOLERANCE:g} "
-            f"({int(wrong.sum())} of {sums.size} rows of this matrix are wrong; allowed= says "
-            "which actions a state does not have)"
+            f"the probabilities of {where} sum to {sums[m, r]:.12g}, off by "
+            f"{sums[m, r] - 1.0:+.3g}; must sum to 1 within {ROW_TOLERANCE:g} "
+            f"({int(wrong.sum())} of {int(listed.sum())} rows are wrong{hint})"
         )
+    return np.where(listed & (off <= 1e-15 * max(4, rows // n_actions)), 1.0, sums)
 
 
 def with_rewards(table: Outcomes, reward_probs: Floats) -> Outcomes:

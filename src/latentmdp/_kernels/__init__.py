@@ -4,7 +4,7 @@ Conventions: `P` is the packed joint table P_m(s', z | s, a) of shape (S, A, S, 
 along the contexts; kernels release the GIL and never launch threads of their own.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from latentmdp._kernels import bellman, tables
@@ -66,7 +66,7 @@ else:
 
     _name, __dir__, __all__ = lazy_names(__name__)
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         from latentmdp._util import compile_announcement  # it imports numba
 
         compile_announcement()
