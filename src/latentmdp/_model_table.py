@@ -16,7 +16,7 @@ listed, in every context; a state that occurs as a next state only is terminal.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,29 +31,23 @@ from latentmdp._util import (
 )
 from latentmdp.outcomes import Outcomes, distinct_amounts, outcomes_from_entries, row_totals
 
-__all__ = ["COLUMNS", "ModelTable", "by_name", "model_columns", "read_model_table"]
+__all__ = ["COLUMNS", "by_name", "model_columns", "read_model_table"]
 
 COLUMNS = ("context", "state", "action", "next_state", "probability", "reward")
 _LABELS = ("context", "state", "action", "next_state")
 _OPTIONAL = ("context", "reward")
+Names = tuple[str, ...] | None
 
 
-class ModelTable(NamedTuple):
-    """What a long table says: outcomes, what is paid but not seen, and names."""
+def read_model_table(
+    table: Any, names: Mapping[str, str], observed: bool
+) -> tuple[Outcomes, Flags, Floats, Floats | None, bool, bool, tuple[Names, Names, Names]]:
+    """The model that a long table describes; `names` says what it calls each of `COLUMNS`.
 
-    outcomes: Outcomes
-    allowed: Flags  # (S, A)
-    reward_values: Floats
-    unseen: Floats | None  # (M, S, A): mean amounts that are paid but not seen
-    has_rewards: bool  # whether the table has a column of rewards
-    by_pair: bool  # whether amounts depend on (m, s, a) only
-    context_names: tuple[str, ...] | None
-    state_names: tuple[str, ...] | None
-    action_names: tuple[str, ...] | None
-
-
-def read_model_table(table: Any, names: Mapping[str, str], observed: bool) -> ModelTable:
-    """The model that a long table describes; `names` says what it calls each of `COLUMNS`."""
+    Outcomes, allowed (S, A), reward values, the mean amounts (M, S, A) that are paid but not seen,
+    whether there is a column of rewards, whether amounts depend on (m, s, a) only, and the names of
+    contexts, states and actions.
+    """
     from latentmdp.logs import frames
 
     renamed = {word for word in _OPTIONAL if names[word] != word}
@@ -95,7 +89,7 @@ def read_model_table(table: Any, names: Mapping[str, str], observed: bool) -> Mo
         unseen = paid.astype(np.float64).reshape(M, S, A)
     outcomes = outcomes_from_entries(row, n, reward, m, probability, (M, S, A, values.size))
     by_pair = _one_each(m * S * A + row, reward)
-    return ModelTable(outcomes, allowed, values, unseen, "reward" in columns, by_pair, *called)
+    return outcomes, allowed, values, unseen, "reward" in columns, by_pair, called
 
 
 def model_columns(

@@ -362,23 +362,23 @@ class LatentMDP(Factual, Fielded):
             if name in others:
                 raise TypeError(f"from_table takes no {name}: the table says it")
         try:
-            parsed = read_model_table(table, called, observed)
-            M, (S, A) = parsed.outcomes.distinct.shape[1], parsed.allowed.shape
-            names = (parsed.context_names, parsed.state_names, parsed.action_names)
-            if parsed.unseen is not None:
+            outcomes, allowed, values, unseen, has_rewards, by_pair, names = read_model_table(
+                table, called, observed
+            )
+            M, (S, A) = outcomes.distinct.shape[1], allowed.shape
+            if unseen is not None:
                 extra = validation.bonus("bonus", bonus, (M, S, A))
-                bonus = parsed.unseen if extra is None else parsed.unseen + extra
-            if not parsed.has_rewards and bonus is None:
+                bonus = unseen if extra is None else unseen + extra
+            if not has_rewards and bonus is None:
                 warnings.warn("the table has no column 'reward': every reward is 0", stacklevel=2)
             first = by_name("initial", initial, names[1], S, "state")
             shares = by_name("weights", weights, names[0], M, "context")
         except ValueError as error:
             raise ModelError(str(error)) from None
         others |= {"horizon": horizon, "bonus": bonus, "initial": first, "weights": shares}
-        others |= {"context_names": names[0], "state_names": names[1], "action_names": names[2]}
-        kind: RewardModel = "state-action" if parsed.by_pair else "transition"
-        outcomes = parsed.outcomes.shared()
-        return cls._of_table(outcomes, parsed.allowed, parsed.reward_values, kind, others)
+        others |= dict(zip(("context_names", "state_names", "action_names"), names))
+        kind: RewardModel = "state-action" if by_pair else "transition"
+        return cls._of_table(outcomes.shared(), allowed, values, kind, others)
 
     def to_table(self) -> dict[str, Any]:
         """The long table that `from_table` reads, by column; labels are names where there are any.
@@ -611,12 +611,9 @@ class LatentMDP(Factual, Fielded):
     def _packed(self) -> Floats:
         return arrays.frozen(dense_joint(self.outcomes, self.dimensions))
 
+    @cached_property
     def dense_form(self) -> tuple[Floats, Floats]:
         """Transitions and planning rewards as the dense Bellman backup reads them."""
-        return self._dense_form
-
-    @cached_property
-    def _dense_form(self) -> tuple[Floats, Floats]:
         earned = _kernels.dense_rewards(self.planning_rewards())
         return _kernels.dense_transitions(self.transitions), earned
 

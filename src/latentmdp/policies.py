@@ -705,18 +705,10 @@ class MixturePolicy(PolicyGraph):
         return f"MixturePolicy([{shares}{more}], {plural(self.n_nodes, 'node')}, {self.model!r})"
 
 
-class NodeMoves(NamedTuple):
-    """Which node of a graph may follow which, and after which outcome of the table."""
-
-    source: Integers
-    target: Integers
-    outcome: Integers
-
-
 def node_moves(
     table: Outcomes, n_states: int, rows: Integers, groups: Integers, layers: Integers,
     offsets: Integers, links: _kernels.Links,
-) -> NodeMoves:  # fmt: skip
+) -> tuple[Integers, Integers, Integers]:  # fmt: skip
     """What may follow the nodes of a graph, in their order, where the episode goes on.
 
     `rows` are those of the table that belong to their actions, `layers` those of what follows.
@@ -730,7 +722,7 @@ def node_moves(
     target[is_over | (target >= offsets[group + 1])] = -1
     target[~links.stays[source]] = links.followers
     goes_on = target >= 0
-    return NodeMoves(source[goes_on], target[goes_on], outcome[goes_on])
+    return source[goes_on], target[goes_on], outcome[goes_on]
 
 
 def _links(name: str, values: ArrayLike) -> Integers:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +43,7 @@ from latentmdp.worlds import (
     play_side_by_side,
 )
 
-__all__ = ["BlockSums", "PolicyAgent", "block_sums", "gathered", "play", "simulate"]
+__all__ = ["PolicyAgent", "block_sums", "gathered", "play", "simulate"]
 
 _BLOCK_STEPS = 1 << 16
 """Steps that one thread plays at a time: enough to outweigh the cost of handing them out."""
@@ -239,7 +239,7 @@ def block_sums(
     counts: Integers,
     key: int,
     engine: Engine,
-) -> BlockSums:
+) -> tuple[Floats, Floats, Integers, Integers]:
     """Play counts[m] episodes in each context m, and add up their returns block by block.
 
     Hidden rewards count. Episodes are those of `simulate`, number 0 on, their contexts given: first
@@ -253,16 +253,7 @@ def block_sums(
         spans = blocks(total, max(1, BATCH_STEPS // steps))
         parts = engine.map(_sums_of, spans, model, policy, runs, key, engine.within)
         sums = np.concatenate(list(parts))
-    return BlockSums(sums[:, 0], sums[:, 1], runs.spans(0, total)[2], runs.blocks)
-
-
-class BlockSums(NamedTuple):
-    """Returns of episodes, added up by blocks of neighbours that have the same context."""
-
-    sums: Floats  # (B,): of the returns
-    squares: Floats  # (B,): of the squared distances of the returns from the mean of their block
-    sizes: Integers  # (B,): episodes of each block
-    starts: Integers  # (M + 1,): first block of each context
+    return sums[:, 0], sums[:, 1], runs.spans(0, total)[2], runs.blocks
 
 
 def _sums_of(

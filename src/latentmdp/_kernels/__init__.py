@@ -13,7 +13,6 @@ if TYPE_CHECKING:
         AWAKE,
         Filter,
         cell,
-        find_outcome,
         observe_step,
         posteriors,
         reset_belief,

@@ -376,10 +376,18 @@ def _select(
 ) -> tuple[Integers, Integers]:
     """Up to `most` plans of each state, the first `n_nodes` and those that add most; offsets."""
     selected, sizes = [], []
-    room = np.empty(most, np.int64)
-    for first, last, n in zip(points.offsets[:-1], points.offsets[1:], n_nodes):
-        masses, candidates = points.masses[first + n : last], plans[first:last]
-        n = kernels.choose_plans(masses, candidates, min(n, most), most, room)
-        selected.append(first + np.sort(room[:n]))
-        sizes.append(n)
+    for first, last, n in zip(points.offsets[:-1], points.offsets[1:], n_nodes.tolist()):
+        # What each plan is worth at the masses that are no node's, less what is reached there.
+        worth = plans[first:last] @ points.masses[first + n : last].T
+        chosen = list(range(min(n, most)))
+        reached = worth[chosen].max(axis=0, initial=-np.inf)
+        while len(chosen) < min(most, last - first):
+            rises = np.maximum(worth[n:] - reached, 0.0) if chosen else worth[n:]
+            gains = rises.sum(axis=1)
+            if chosen and gains.max() <= 0.0:
+                break
+            chosen.append(n + int(gains.argmax()))
+            reached = np.maximum(reached, worth[chosen[-1]])
+        selected.append(first + np.sort(chosen).astype(np.int64))
+        sizes.append(len(chosen))
     return np.concatenate(selected), np.concatenate([[0], np.cumsum(sizes)])

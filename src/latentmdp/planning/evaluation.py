@@ -145,7 +145,7 @@ def evaluate(
     if isinstance(policy, PolicyGraph) and method != "monte-carlo":
         bounds = graph_bounds(model, policy)
         if bounds is not None:
-            return _valued(model, 0.5 * (bounds.lower + bounds.upper))
+            return _valued(model, 0.5 * (bounds[0] + bounds[1]))
     if method == "exact":
         return _exact(model, _enumerated_values(model, policy, max_histories))
     return _monte_carlo(model, policy, episodes, rng, engine)

@@ -27,8 +27,9 @@ from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.hsvi.bounds import Bounds
-from latentmdp.planning.hsvi.policy_graph import planned_policy
+from latentmdp.planning.hsvi.nodes import Nodes
 from latentmdp.planning.limits import PlanningClock
+from latentmdp.policies import AlphaVectorPolicy
 
 _DIGITS = 1e12
 """Beliefs that agree to so much of their largest entry are one, up to rounding."""
@@ -67,7 +68,7 @@ class Exact:
         value = bounds.best_lower
         clock.record(value, value)
         return Plan(
-            policy=planned_policy(bounds),
+            policy=_policy(bounds),
             lower=value,
             upper=value,
             n_iter=n_beliefs,
@@ -95,3 +96,22 @@ class Exact:
                 alive = (found.weights > 0.0) & goes_on[found.cells % goes_on.size]
                 points = np.unique(bounds.locate(found, np.flatnonzero(alive)))
         return total
+
+
+def _policy(bounds: Bounds) -> AlphaVectorPolicy:
+    """The policy of the best plans at all points, also those that no optimal one comes to.
+
+    Where no belief can be, it follows a policy that asks no questions.
+    """
+    lumping, model = bounds.lumping, bounds.model
+    _, _, plans = bounds.bounds_at(np.arange(bounds.n_points))
+    layer, x = np.divmod(bounds.store.points.cell[: bounds.n_points], lumping.leaders.size)
+    # A lumped state stands for several of the model's.
+    order = np.argsort(lumping.state, kind="stable")
+    offsets = np.searchsorted(lumping.state[order], np.arange(lumping.leaders.size + 1))
+    point, place = arrays.segments(offsets, x)
+    every = np.arange(bounds.problem.layers * model.n_states)
+    groups = np.concatenate([every, layer[point] * model.n_states + order[place]])
+    nodes = Nodes(bounds, groups, np.concatenate([np.full(every.size, -1), plans[point]]))
+    nodes = nodes.of_codes(np.unique(nodes.codes[~model.terminal[nodes.states]]))
+    return AlphaVectorPolicy(nodes.vectors(), nodes.actions, nodes.offsets, model)

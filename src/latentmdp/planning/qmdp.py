@@ -273,7 +273,7 @@ def _is_dense(model: LatentMDP) -> bool:
 
 def _dense_values(model: LatentMDP, discount: float, check: Check | None = None) -> Floats:
     """Q-values (M, H, A, W), see `latentmdp._kernels.bellman`."""
-    transitions, rewards = model.dense_form()
+    transitions, rewards = model.dense_form
     M, S, A, _ = model.dimensions
     _require_room(model, S * A, "the Q-values")
     values = np.empty((M, model.n_layers, A, bellman.padded_states(S)))
