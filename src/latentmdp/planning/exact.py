@@ -101,7 +101,7 @@ class Exact:
 def _policy(bounds: Bounds) -> AlphaVectorPolicy:
     """The policy of the best plans at all points, also those that no optimal one comes to.
 
-    Where no belief can be, it follows a policy that asks no questions.
+    Beside them are two policies that ask no questions, which are followed where no belief can be.
     """
     lumping, model = bounds.lumping, bounds.model
     _, _, plans = bounds.bounds_at(np.arange(bounds.n_points))
@@ -110,8 +110,10 @@ def _policy(bounds: Bounds) -> AlphaVectorPolicy:
     order = np.argsort(lumping.state, kind="stable")
     offsets = np.searchsorted(lumping.state[order], np.arange(lumping.leaders.size + 1))
     point, place = arrays.segments(offsets, x)
-    every = np.arange(bounds.problem.layers * model.n_states)
+    # Of equally good ones the policy of a single context comes first: it breaks ties.
+    every = np.repeat(np.arange(bounds.problem.layers * model.n_states), 2)
     groups = np.concatenate([every, layer[point] * model.n_states + order[place]])
-    nodes = Nodes(bounds, groups, np.concatenate([np.full(every.size, -1), plans[point]]))
+    plans = np.concatenate([np.tile([-2, -1], every.size // 2), plans[point]])
+    nodes = Nodes(bounds, groups, plans)
     nodes = nodes.of_codes(np.unique(nodes.codes[~model.terminal[nodes.states]]))
     return AlphaVectorPolicy(nodes.vectors(), nodes.actions, nodes.offsets, model)
