@@ -317,7 +317,7 @@ class EM:
             open_parts,
             fixed,
         )
-        decided = scores.best()
+        decided, decisions = scores.choice()
         likelihood = problem.likelihood.with_pseudo_counts(decided)
         ends = runs[min(runs, key=lambda strengths: distance(strengths, decided))]
         point, history = likelihood.mixed(ends[0].point), ends[0].history if decided in runs else []
@@ -327,9 +327,8 @@ class EM:
             ends = [climb(likelihood, one, loose, self.max_iter) for one in points]
             ends.sort(key=lambda run: -run.objective)
             point, history = ends[0].point, ends[0].history
-        decisions = tuple(map(str, scores.decisions(decided)))
         alike = self._agreement(problem, likelihood, ends, scores)
-        return likelihood, point, history, decisions, alike
+        return likelihood, point, history, tuple(map(str, decisions)), alike
 
     def _agreement(
         self,
@@ -610,7 +609,7 @@ def problem_of(em: EM, logs: list[Logs], models: list[LatentMDP], engine: Engine
     S, A = max(x.n_states for x in sources), max(x.n_actions for x in sources)
     sizes = (S, A, reward_values.size)
     encoder = _encoder(em, logs)
-    own_parts, open_parts = _asked(em, reward_values.size, encoder is not None)
+    own_parts, open_parts = _asked(em, A, reward_values.size, encoder is not None)
     modelled = (*own_parts, *open_parts)
     blocks: tuple[Part, ...] = ("transitions", "rewards")
     structure = Structure(
@@ -644,7 +643,9 @@ def _encoder(em: EM, logs: list[Logs]) -> Encoder | None:
     return Covariates.concat(covariates).encoder(np.concatenate(counts))
 
 
-def _asked(em: EM, n_rewards: int, covariates: bool) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+def _asked(
+    em: EM, n_actions: int, n_rewards: int, covariates: bool
+) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
     """The parts that contexts have of their own, and those of which it is to be decided."""
     if em.n_contexts == 1:
         blocks: tuple[Part, ...] = ("transitions", "rewards") if n_rewards > 1 else ("transitions",)
@@ -653,7 +654,8 @@ def _asked(em: EM, n_rewards: int, covariates: bool) -> tuple[tuple[Part, ...], 
     shared_by_part: dict[Part, bool | str] = {
         "transitions": em.shared_transitions,
         "rewards": True if n_rewards == 1 else em.shared_rewards,
-        "behaviour": {"shared": True, "by-context": False}.get(em.behaviour, "auto"),
+        "behaviour": n_actions == 1
+        or {"shared": True, "by-context": False}.get(em.behaviour, "auto"),
         "initial": em.shared_initial if em.initial is None else True,
         "weights": used if covariates else True,
     }
