@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar, cast
 
@@ -42,7 +42,14 @@ from latentmdp._util import Floats, Integers, RNGLike, arrays, as_generator, pla
 from latentmdp.engines import Engine, as_engine
 from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.episodes import Episodes, ExpectedCounts, checked_logs
-from latentmdp.estimation.held_out import NOISE, Folds, HeldOut, distance, sharing_hypotheses
+from latentmdp.estimation.held_out import (
+    NOISE,
+    Decision,
+    Folds,
+    HeldOut,
+    distance,
+    sharing_hypotheses,
+)
 from latentmdp.estimation.likelihood import (
     MixtureLikelihood,
     Parameters,
@@ -226,12 +233,11 @@ class EM:
             problem.own_parts, problem.open_parts, self._fixed_strengths()
         )
         few = self.restarts if len(hypotheses) == 1 else max(2, self.restarts // 4)
-        loose, runs = _LOOSE * self.tolerance, {}
+        runs = {}
         for strengths in hypotheses:
             likelihood = problem.likelihood.with_pseudo_counts(strengths)
             points = self._starts(problem, likelihood, starts, few, generator)
-            ends = [climb(likelihood, one, loose, self.max_iter) for one in points]
-            runs[strengths] = sorted(ends, key=lambda run: -run.objective)
+            runs[strengths] = self._ranked(likelihood, points)
         likelihood, point, history, decisions, agreement = self._chosen(
             problem, runs, starts, generator
         )
@@ -301,34 +307,38 @@ class EM:
         has changed) and what was decided, in words.
         """
         fixed, open_parts = self._fixed_strengths(), problem.open_parts
-        if self.n_contexts == 1 or (fixed is not None and not open_parts):
-            ((strengths, ends),) = runs.items()
-            likelihood, best = problem.likelihood.with_pseudo_counts(strengths), ends[0]
-            alike = self._agreement(problem, likelihood, ends)
-            return likelihood, best.point, best.history, (), alike
-        tolerance = 5.0 * self.tolerance  # scores that differ by less than a nat are alike
-        folds = Folds(problem.likelihood, self.folds, rng)
-        begin = {strengths: ends[0].point for strengths, ends in runs.items()}
-        scores = HeldOut(
-            folds,
-            self.n_contexts,
-            [begin] * len(folds.trains),
-            lambda some, point: climb(some, point, tolerance, self.max_iter).point,
-            open_parts,
-            fixed,
-        )
-        decided, decisions = scores.choice()
+        decided, scores = next(iter(runs)), None
+        decisions: tuple[Decision, ...] = ()
+        if self.n_contexts > 1 and (fixed is None or open_parts):
+            tolerance = 5.0 * self.tolerance  # scores that differ by less than a nat are alike
+            folds = Folds(problem.likelihood, self.folds, rng)
+            begin = {strengths: ends[0].point for strengths, ends in runs.items()}
+            scores = HeldOut(
+                folds,
+                self.n_contexts,
+                [begin] * len(folds.trains),
+                lambda some, point: climb(some, point, tolerance, self.max_iter).point,
+                open_parts,
+                fixed,
+            )
+            decided, decisions = scores.choice()
         likelihood = problem.likelihood.with_pseudo_counts(decided)
         ends = runs[min(runs, key=lambda strengths: distance(strengths, decided))]
-        point, history = likelihood.mixed(ends[0].point), ends[0].history if decided in runs else []
+        point, history = ends[0].point, ends[0].history if decided in runs else []
+        if scores is not None:
+            point = likelihood.mixed(point)
         if len(runs) > 1:
-            points = [point, *self._starts(problem, likelihood, starts, self.restarts, rng)]
-            loose = _LOOSE * self.tolerance
-            ends = [climb(likelihood, one, loose, self.max_iter) for one in points]
-            ends.sort(key=lambda run: -run.objective)
+            starts_here = self._starts(problem, likelihood, starts, self.restarts, rng)
+            ends = self._ranked(likelihood, [point, *starts_here])
             point, history = ends[0].point, ends[0].history
         alike = self._agreement(problem, likelihood, ends, scores)
         return likelihood, point, history, tuple(map(str, decisions)), alike
+
+    def _ranked(self, likelihood: MixtureLikelihood, starts: Iterable[Parameters]) -> list[Ascent]:
+        """Climbs that only have to be compared, the best first."""
+        loose = _LOOSE * self.tolerance
+        ends = [climb(likelihood, start, loose, self.max_iter) for start in starts]
+        return sorted(ends, key=lambda run: -run.objective)
 
     def _agreement(
         self,

@@ -110,12 +110,15 @@ def choose_contexts(
     generator = as_generator(rng)
     parts = checked_logs(logs)
     require_reward_model(reward_model)
+    arrays.positive_integer("max_contexts", max_contexts)
     is_open = dict.fromkeys(("behaviour", "shared_rewards", "shared_transitions"), "auto")
     em = EM(FEW_CONTEXTS, **{**is_open, **settings})
     engine = as_engine(None, em.threads)
     form = choose_reward_model(parts, FEW_CONTEXTS, reward_model, generator, engine, report)
-    em, most = replace(em, reward_model=form), max_contexts
-    return search_contexts(parts, em, most, generator, restarts, report, engine).selection
+    em = replace(em, reward_model=form)
+    search = ContextSearch.of(parts, em, generator, restarts, engine=engine)
+    search.run(max_contexts, report)
+    return search.outcome(report).selection
 
 
 class ChosenContexts(NamedTuple):
@@ -128,22 +131,6 @@ class ChosenContexts(NamedTuple):
     strengths: PseudoCounts
     decisions: tuple[str, ...]
     shares: Floats
-
-
-def search_contexts(
-    logs: list[Logs],
-    settings: EM,
-    max_contexts: int,
-    rng: np.random.Generator,
-    restarts: int = 4,
-    report: Callable[[str], None] = lambda _: None,
-    engine: Engine | None = None,
-) -> ChosenContexts:
-    """`choose_contexts` with the settings of an EM of `FEW_CONTEXTS` contexts."""
-    most = arrays.positive_integer("max_contexts", max_contexts)
-    search = ContextSearch.of(logs, settings, rng, restarts, engine=engine)
-    search.run(most, report)
-    return search.outcome(report)
 
 
 @dataclass
