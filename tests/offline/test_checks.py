@@ -29,7 +29,7 @@ def test_residuals_are_those_of_a_filter_written_by_hand() -> None:
     knowing = rng.dirichlet(np.ones(2), (2, 2))  # the logger's actions are evidence
     setting = _Setting.of(logs, model, knowing, None, model.terminal)
     acting, seeing, after = setting._beliefs(logs, _Past.of(logs))
-    outcome = setting._outcomes(logs.steps(), seeing)
+    outcome = setting._outcomes(logs.steps(), seeing, np.ones(logs.n_steps))
     joint, k = model.observation_probs(), 0
     for states, actions, rewards, _ in logs:
         weights = model.weights * model.initial[:, states[0]]
@@ -69,11 +69,10 @@ def test_every_statistic_has_mean_0_and_variance_1_in_the_model_itself() -> None
     setting = _Setting.of(every, model, UNIFORM, None, model.terminal)
     z = []
     for logs in parts:
-        counts = np.ones(logs.n_steps)
         z.append(
             np.concatenate(
                 [
-                    _scores(question.target, covariate, counts).ravel()
+                    _scores(question.target, covariate).ravel()
                     for question in setting._questions(logs)
                     for covariate in question.covariates
                 ]
