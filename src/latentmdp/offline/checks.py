@@ -27,6 +27,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy.signal import lfilter
 from scipy.sparse import csc_array
 from scipy.special import log_ndtr
 
@@ -288,6 +289,14 @@ class _Target:
         """(n, 2 F): e and its variance, as often as steps count."""
         return self.counts[:, None] * np.hstack([self.residuals, self.variance])
 
+    def of_worth(self) -> _Target:
+        """The directions in which an error of the model is an error of what it promises."""
+        names = [name for name in (_WORTH, "the reward") if name in self.names]
+        index = [self.names.index(name) for name in names]
+        columns = (x[:, index] for x in (self.values, self.expected, self.variance))
+        values, expected, variance = columns
+        return _Target(names, values, expected, variance, self.ranges[index], self.counts)
+
     def means(self, group: Flags, f: int) -> tuple[float, float]:
         """The mean of f in the logs and in the model over some steps."""
         each = self.counts * group * (self.variance[:, f] > 0.0)
@@ -400,9 +409,10 @@ class _Setting(NamedTuple):
     weight_model: WeightModel | None
     final: Flags
     groups: dict[str, _Groups]
-    tables: Floats  # (F, 2, M, S A): means of f and of f^2
+    tables: Floats  # (S A, M, 2, F): means of f and of f^2
     ranges: Floats  # (F,): the largest f less the smallest
     arms: bool  # whether the logger gave each individual one action throughout
+    in_order: bool  # whether individuals stand as they were logged: not where alike ones are merged
     values: Floats  # (S,): what a state is worth under the logger, contexts and times together
 
     @classmethod
@@ -423,17 +433,18 @@ class _Setting(NamedTuple):
         }
         columns = {"state": logs.states, "action": steps.action, "reward": steps.reward}
         groups = {name: _Groups.commonest(columns[name], labels[name]) for name in columns}
-        outcomes, tables = model.outcomes, []
+        outcomes = model.outcomes
         rows = behaviour if behaviour.ndim == 3 else behaviour[None]
         worth = _state_values(model, rows, logs.longest)
-        table = outcomes.next_state, outcomes.reward
-        values = _features(groups["state"], model, worth, *table)[1]
-        for f in values.T:
-            moments = [row_sums(outcomes, outcomes.probs * power[:, None]) for power in (f, f**2)]
-            tables.append(np.stack(moments).swapaxes(1, 2))
-        ranges = np.ptp(np.vstack([values, np.zeros(len(tables))]), axis=0)
-        arms = has_arms(logs)
-        return cls(model, rows, weight_model, final, groups, np.array(tables), ranges, arms, worth)
+        values = _features(groups["state"], model, worth, outcomes.next_state, outcomes.reward)[1]
+        moments = [
+            [row_sums(outcomes, outcomes.probs * power[:, None]) for power in (f, f**2)]
+            for f in values.T
+        ]
+        tables = np.ascontiguousarray(np.array(moments).transpose(2, 3, 1, 0))
+        ranges = np.ptp(np.vstack([values, np.zeros(values.shape[1])]), axis=0)
+        kind = (has_arms(logs), logs.counts is None)
+        return cls(model, rows, weight_model, final, groups, tables, ranges, *kind, worth)
 
     def answers(self, logs: Trajectories) -> list[_Finding]:
         """All checks on some logs."""
@@ -444,7 +455,7 @@ class _Setting(NamedTuple):
         acting, seeing, after = self._beliefs(logs, past)
         counts = logs.step_counts().astype(np.float64)
         outcome = self._with_amounts(logs, seeing, self._outcomes(steps, seeing, counts))
-        action = self._actions(steps, acting, counts)
+        action, worth = self._actions(steps, acting, counts), outcome.of_worth()
         state, taken = self.groups["state"], self.groups["action"]
         here, doing = state.of(steps.state), taken.of(steps.action)
         so_far = _Covariate(
@@ -477,8 +488,16 @@ class _Setting(NamedTuple):
             "something hidden moves within an individual, as regimes do: measure it, or join what "
             "shows it to the state (logs.with_history), and do not rely on the value until then",
             outcome,
-            [past.last_surprise(outcome, steps.action)],
+            [past.last_surprise(worth, steps.action)],
         )
+        if self.in_order:
+            yield _Question(
+                "the order of individuals",
+                "do individuals who were logged later, or side by side, differ beyond the model?",
+                "give when or where individuals were logged as covariates, and value the policy "
+                "from the latest of them alone (off_policy_value)",
+                *past.individuals(worth, doing, taken),
+            )
         yield _Question(
             "leaving",
             "do those who leave differ from those who stay, given the model?",
@@ -523,11 +542,9 @@ class _Setting(NamedTuple):
         seen = steps.next_state, steps.reward
         labels, values = _features(self.groups["state"], self.model, self.values, *seen)
         pair = steps.state.astype(np.int64) * self.model.n_actions + steps.action
-        means = [np.einsum("nm,mn->n", beliefs, table[0][:, pair]) for table in self.tables]
-        squares = [np.einsum("nm,mn->n", beliefs, table[1][:, pair]) for table in self.tables]
-        expected = np.column_stack(means)
-        variance = np.maximum(np.column_stack(squares) - expected**2, 0.0)
-        variance[variance < 1e-12 * np.column_stack(squares)] = 0.0  # certain, up to rounding
+        expected, squares = np.einsum("nm,nmkf->knf", beliefs, self.tables[pair])
+        variance = np.maximum(squares - expected**2, 0.0)
+        variance[variance < 1e-12 * squares] = 0.0  # certain, up to rounding
         variance[np.isnan(values)] = 0.0
         return _Target(labels, values, expected, variance, self.ranges, counts)
 
@@ -663,18 +680,39 @@ class _Past(NamedTuple):
         label = np.where(self.has_previous, np.roll(groups.of(values), 1), -1)
         return _Covariate([f"after {name}" for name in groups.names], label)
 
-    def last_surprise(self, outcome: _Target, action: _Column) -> _Covariate:
+    def last_surprise(self, worth: _Target, action: _Column) -> _Covariate:
         """What the step before exceeded the model by, as it is and turned where actions differ.
 
         Something hidden that moves shows in the first, if actions meet it alike, and in the second,
         if what is good for one is bad for the other.
         """
-        told = [name for name in (_WORTH, "the reward") if name in outcome.names]
-        residuals = outcome.residuals[:, [outcome.names.index(name) for name in told]]
-        before = np.where(self.has_previous[:, None], np.roll(residuals, 1, axis=0), 0.0)
+        before = np.where(self.has_previous[:, None], np.roll(worth.residuals, 1, axis=0), 0.0)
         turned = np.where(action == np.roll(action, 1), 1.0, -1.0)[:, None]
-        labels = [f"{name} at the last step{turn}" for turn in _TURNS for name in told]
+        labels = [f"{name} at the last step{turn}" for turn in _TURNS for name in worth.names]
         return _Covariate(labels, numbers=np.hstack([before, turned * before]))
+
+    def individuals(
+        self, worth: _Target, doing: Integers, taken: _Groups
+    ) -> tuple[_Target, list[_Covariate]]:
+        """What each exceeded the model by in all, by group of actions; its place, those before it.
+
+        A drift in time shows by the place in the logs, clusters such as hospitals by the
+        individuals before: each counts nine tenths as much as the one after it, so that some ten
+        are looked at. Sums stand for their own variance, as individuals may differ for good.
+        """
+        number = np.cumsum(self.t == 0) - 1
+        N, G, F = int(number.max(initial=-1)) + 1, len(taken.names), len(worth.names)
+        totals = np.zeros((N, G, F))
+        np.add.at(totals, (number, doing), worth.residuals)
+        rows = totals.reshape(N * G, F)
+        columns = (rows, np.zeros_like(rows), rows**2)
+        target = _Target(worth.names, *columns, ranges=np.zeros(F), counts=np.ones(len(rows)))
+        place = np.repeat(np.linspace(-0.5, 0.5, N), G)[:, None] * np.tile(np.eye(G), (N, 1))
+        before = np.asarray(lfilter([0.0, 1.0], [1.0, -0.9], totals, axis=0))
+        alike = np.hstack([np.repeat(before.sum(axis=1), G, axis=0), before.reshape(rows.shape)])
+        labels = [f"the place of an individual in the logs, with {name}," for name in taken.names]
+        others = [f"{name} of individuals before{how}" for how in _ALIKE for name in worth.names]
+        return target, [_Covariate(labels, numbers=place), _Covariate(others, numbers=alike)]
 
     def since(self, action: _Column) -> _Covariate:
         """How long ago the same action was taken last."""
@@ -715,6 +753,7 @@ def _crossed(covariate: _Covariate, label: Integers, groups: _Groups) -> _Covari
 
 
 _WORTH = "the value of the next state"
+_ALIKE = ("", " with the same action")
 _TURNS = ("", ", if of the same action, or lower, if of another,")
 _HISTORY = "join it to the state, logs.with_history({}), and solve again"
 _COUNTS = "make it a part of the state, or a first step towards it: logs.with_history(actions=1)"
