@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar, cast
 
@@ -233,11 +233,12 @@ class EM:
             problem.own_parts, problem.open_parts, self._fixed_strengths()
         )
         few = self.restarts if len(hypotheses) == 1 else max(2, self.restarts // 4)
-        runs = {}
+        loose, runs = _LOOSE * self.tolerance, {}
         for strengths in hypotheses:
             likelihood = problem.likelihood.with_pseudo_counts(strengths)
             points = self._starts(problem, likelihood, starts, few, generator)
-            runs[strengths] = self._ranked(likelihood, points)
+            ends = [climb(likelihood, one, loose, self.max_iter) for one in points]
+            runs[strengths] = sorted(ends, key=lambda run: -run.objective)
         likelihood, point, history, decisions, agreement = self._chosen(
             problem, runs, starts, generator
         )
@@ -274,13 +275,11 @@ class EM:
 
     def _shared_parts(self, likelihood: MixtureLikelihood) -> tuple[str, ...]:
         """What all contexts share."""
-        separate: tuple[Part, ...] = likelihood.own_parts
+        own = {*likelihood.own_parts}
         if likelihood.fixed_initial is None or likelihood.structure.initial is not None:
-            separate = (*separate, "initial")
-        if self.n_contexts == 1:
-            separate = ()
+            own.add("initial")
         parts: tuple[Part, ...] = ("transitions", "rewards", "initial", "behaviour")
-        return tuple(part for part in parts if part not in separate)
+        return tuple(part for part in parts if self.n_contexts == 1 or part not in own)
 
     def _fixed_strengths(self) -> PseudoCounts | None:
         """The strengths given; None where they are to be chosen."""
@@ -328,17 +327,13 @@ class EM:
         if scores is not None:
             point = likelihood.mixed(point)
         if len(runs) > 1:
-            starts_here = self._starts(problem, likelihood, starts, self.restarts, rng)
-            ends = self._ranked(likelihood, [point, *starts_here])
+            points = [point, *self._starts(problem, likelihood, starts, self.restarts, rng)]
+            loose = _LOOSE * self.tolerance
+            ends = [climb(likelihood, one, loose, self.max_iter) for one in points]
+            ends.sort(key=lambda run: -run.objective)
             point, history = ends[0].point, ends[0].history
         alike = self._agreement(problem, likelihood, ends, scores)
         return likelihood, point, history, tuple(map(str, decisions)), alike
-
-    def _ranked(self, likelihood: MixtureLikelihood, starts: Iterable[Parameters]) -> list[Ascent]:
-        """Climbs that only have to be compared, the best first."""
-        loose = _LOOSE * self.tolerance
-        ends = [climb(likelihood, start, loose, self.max_iter) for start in starts]
-        return sorted(ends, key=lambda run: -run.objective)
 
     def _agreement(
         self,

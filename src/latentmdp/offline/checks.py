@@ -240,10 +240,7 @@ def outcome_warnings(
     behaviour = logged_behaviour(held, sizes=model.dimensions[1:])
     setting = _Setting.of(held, model, behaviour, None, model.terminal)
     worst = _extreme(setting, held, lambda name: name != "leaving" and "logger" not in name)
-    if worst is None or worst.where is None:
-        return ()
-    asked = worst.question
-    return (f"{asked.in_words(*worst.where, worst.statistic)}: {asked.advice}",)
+    return () if worst is None else (f"{worst.in_words()}: {worst.question.advice}",)
 
 
 def logger_warnings(
@@ -297,12 +294,6 @@ class _Target:
         values, expected, variance = columns
         return _Target(names, values, expected, variance, self.ranges[index], self.counts)
 
-    def means(self, group: Flags, f: int) -> tuple[float, float]:
-        """The mean of f in the logs and in the model over some steps."""
-        each = self.counts * group * (self.variance[:, f] > 0.0)
-        sums = [float(each @ np.nan_to_num(x[:, f])) for x in (self.values, self.expected)]
-        return sums[0] / each.sum(), sums[1] / each.sum()
-
 
 class _Covariate(NamedTuple):
     """What is known before: G groups of steps by `label` (n,), -1 for none, or G numbers (n, G).
@@ -336,17 +327,6 @@ class _Question(NamedTuple):
         surprise = -float(np.log(2.0 * max(tests, 1)) + log_ndtr(-abs(worst)))
         return _Finding(self, worst, max(surprise, 0.0), where)
 
-    def in_words(self, covariate: _Covariate, group: int, f: int, z: float) -> str:
-        """What one test found, as a sentence."""
-        what, name = self.target.names[f], covariate.names[group]
-        if covariate.label is None:
-            return f"{what} is {'more' if z > 0 else 'less'} the higher {name} is (z = {z:.1f})"
-        logged, expected = self.target.means(covariate.label == group, f)
-        return (
-            f"{what} {name} is {logged:.3g} in the logs and {expected:.3g} in the model "
-            f"(z = {z:.1f})"
-        )
-
 
 class _Finding(NamedTuple):
     """The result of a check on some logs; `surprise` is -log of its p-value.
@@ -362,11 +342,26 @@ class _Finding(NamedTuple):
     def check(self, p_value: float, level: float) -> Check:
         """With a corrected p-value, in words."""
         asked, failed = self.question, p_value <= level and self.where is not None
-        verdict = "nothing speaks against the model"
-        if failed and self.where is not None:
-            verdict = asked.in_words(*self.where, self.statistic)
+        verdict = self.in_words() if failed else "nothing speaks against the model"
         return Check(
             asked.name, asked.question, self.statistic, p_value, failed, verdict, asked.advice
+        )
+
+    def in_words(self) -> str:
+        """What the most extreme test found, as a sentence."""
+        assert self.where is not None
+        (covariate, group, f), target, z = self.where, self.question.target, self.statistic
+        what, name = target.names[f], covariate.names[group]
+        if covariate.label is None:
+            return f"{what} is {'more' if z > 0 else 'less'} the higher {name} is (z = {z:.1f})"
+        each = target.counts * (covariate.label == group) * (target.variance[:, f] > 0.0)
+        logged, expected = (
+            np.average(np.nan_to_num(x[:, f]), weights=each)
+            for x in (target.values, target.expected)
+        )
+        return (
+            f"{what} {name} is {logged:.3g} in the logs and {expected:.3g} in the model "
+            f"(z = {z:.1f})"
         )
 
 
