@@ -490,8 +490,8 @@ class _Setting(NamedTuple):
                 "the order of individuals",
                 "do individuals who were logged later, or side by side, differ beyond the model?",
                 "if they stand in the order of time or of places, give these as covariates, and "
-                "value the policy from the latest alone (off_policy_value); if the table was sorted "
-                "by what individuals are like, shuffle it and look again",
+                "value the policy from the latest alone (off_policy_value); if the table was "
+                "sorted by what individuals are like, shuffle it and look again",
                 *past.individuals(worth, doing, taken),
             )
         yield _Question(
