@@ -94,7 +94,7 @@ def test_a_plan_earns_its_vector_when_its_links_are_followed(seed: int) -> None:
     for plan in rng.choice(bounds.n_plans, 20, replace=False):
         t, x = divmod(int(plans.cell[plan]), 2)
         s = bounds.lumping.leaders[x]
-        by_context = plans.vector[plan][bounds.lumping.classes[s]]
+        by_context = plans.vector[plan][bounds.lumping.classes(s)]
         np.testing.assert_allclose(earned(t, s, plan), by_context, rtol=1e-10, atol=1e-12)
 
 

@@ -175,7 +175,7 @@ def _fill(bounds: Bounds, grid: Floats) -> Iterator[None]:
         for x, s in enumerate(lumping.leaders.tolist()):
             pushed = np.zeros((len(grid), int(problem.width.max())))
             for m in range(grid.shape[1]):
-                pushed[:, lumping.classes[s, m]] += grid[:, m]
+                pushed[:, lumping.classes(s)[m]] += grid[:, m]
             beliefs = np.unique(pushed, axis=0)
             cells = np.full(len(beliefs), t * len(lumping.leaders) + x)
             bounds.locate(bounds.beliefs_in(cells, beliefs))

@@ -322,8 +322,10 @@ class _CuttingPlanes:
     def _informed_values(self) -> Floats:
         """V*_m (M,): what could be earned if the context were known; from above without an end."""
         bounds, model = self.bounds, self.bounds.model
-        places = bounds.problem.first[bounds.lumping.state][:, None] + bounds.lumping.classes
-        earned = (model.initial * bounds.best[0, places].T).sum(axis=1)
+        states = bounds.start_states
+        places = bounds.problem.first[bounds.lumping.state[states], None]
+        places = places + bounds.lumping.classes(states)
+        earned = (model.initial_vectors.of(states) * bounds.best[0, places]).sum(axis=0)
         return earned if model.initial_bonus is None else earned + model.initial_bonus
 
     def _lower_upper(self) -> None:

@@ -239,7 +239,7 @@ class Bounds:
         room = memory / (8.0 * pairs)
         n = int(min(model.n_contexts, max(2.0, looks / cost), max(2.0, room)))
         heaviest = np.argsort(-model.weights, kind="stable")[:n]
-        of_class = problem.first[:-1] + lumping.classes[lumping.leaders][:, heaviest].T
+        of_class = problem.first[:-1] + lumping.classes(lumping.leaders)[:, heaviest].T
         actions = np.concatenate([joint[:, :, None], alone[:, of_class].swapaxes(1, 2)], axis=2)
         values = np.tile(least[:, None, None], (1, state.size, 1))  # of any policy no less is known
         # The first at once, as time may run out for the others.
@@ -254,8 +254,7 @@ class Bounds:
         policy = np.zeros(model.n_contexts, np.int32)
         policy[heaviest] = np.arange(1, n + 1)
         policy[policy >= values.shape[2]] = 0
-        within = np.arange(state.size) - problem.first[state]
-        policy_of = policy[lumping.contexts[state, within]]
+        policy_of = policy[lumping.contexts]
         first_plans = np.ascontiguousarray(np.moveaxis(values, 2, 0)).reshape(-1, pairs)
         return actions, first_plans, policy_of
 

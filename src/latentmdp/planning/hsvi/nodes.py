@@ -72,7 +72,7 @@ class Nodes(NamedTuple):
         for begin in range(0, n, at_once):
             some = slice(begin, begin + at_once)
             classes, plans, out = (
-                lumping.classes[self.states[some]],
+                lumping.classes(self.states[some]),
                 self.plans[some],
                 vectors[some],
             )
