@@ -143,7 +143,10 @@ class Bounds:
         self.model, self.check, self.threads, self.few = model, clock.check, threads, few
         self.kept: list[Integers] = []
         check = clock.check
-        self.lumping = lump(model, self._share_all, self.quotient.keep_apart or check)
+        # Without lumping, what follows takes longer still, and may not fit into memory.
+        is_small = 8.0 * model.n_layers * model.n_states * model.n_actions * model.n_contexts < room
+        lumping_check = self.quotient.keep_apart or (check if is_small else None)
+        self.lumping = lump(model, self.share_all, lumping_check)
         problem = self.problem = self.lumping.problem
         flat, at_least = self.lumping.flat(), clock.with_time_left().check
         q = q_values(flat, at_least, threads)
@@ -206,7 +209,7 @@ class Bounds:
         """Run a kernel over n items by threads, looking at the clock."""
         run_blocks(kernel, self._spans(n), self.threads, self.check, *arguments)
 
-    def _share_all(self, kernel: Callable[..., Any], n: int, *arguments: Any) -> None:
+    def share_all(self, kernel: Callable[..., Any], n: int, *arguments: Any) -> None:
         """Run a kernel over n items by threads, to the end."""
         run_blocks(kernel, self._spans(n), self.threads, None, *arguments)
 

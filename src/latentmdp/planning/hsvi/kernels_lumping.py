@@ -127,7 +127,7 @@ def hash_pairs(start, stop, table, chances, allowed, pay, earned, pairs, salt, b
                     n, p = table.next_state[k], chances[table.pattern[k], m]
                     if p > np.uint64(0):
                         then = before[pairs.first[n] + pairs.rows[pairs.part[n], m]]
-                        total += mix(p + mix(np.uint64(then)))
+                        total += mix(p + np.uint64(then) * np.uint64(0x9E3779B97F4A7C15))
                 key = mix(key + mix(total))
             out[j] = key
 
@@ -172,41 +172,30 @@ def choose_leaders(order, first, like, holder, leader, lead):
 
 
 @njit(cache=True, nogil=True)
-def check_leaders(table, n_actions, pairs, leader, lead, position):
-    """Match the outcomes of each state with those of its leader; a state that fails leads itself.
+def check_leaders(start, stop, table, n_actions, longest, pairs, leader, lead, position, failed):
+    """Match the outcomes of the states start..stop-1 with those of their leaders.
 
     Fills position (n,): which outcome of the leader's row each outcome is, counted from the row's
-    first. Returns how many states failed: then those that rely on them must be checked again.
+    first; and failed (S,): whether some of them do not match. No row has more than `longest`.
     """
-    failed = 0
-    used = np.zeros(table.next_state.size, np.bool_)
-    for s in range(leader.size):
-        r, good = leader[s], True
+    used = np.empty(longest, np.bool_)
+    for s in range(start, stop):
+        r, failed[s] = leader[s], False
         for a in range(n_actions):
             begin, end = table.starts[s * n_actions + a], table.starts[s * n_actions + a + 1]
             first, last = table.starts[r * n_actions + a], table.starts[r * n_actions + a + 1]
-            if r == s:
-                for k in range(begin, end):
-                    position[k] = k - begin
-                continue
-            for j in range(first, last):
-                used[j] = False
-            good = good and (begin < end) == (first < last)
-            for k in range(begin, end):
-                match = -1
-                for j in range(first, last):
-                    if match < 0 and not used[j] and _same(table, k, j, s, r, pairs, leader, lead):
-                        match = j
-                if match < 0:
-                    good = False
-                else:
-                    used[match], position[k] = True, match - first
-        if not good:
-            failed += 1
-            leader[s] = s
-            for j in range(pairs.first[s], pairs.first[s + 1]):
-                lead[j] = j - pairs.first[s]
-    return failed
+            used[: last - first] = False
+            failed[s] = failed[s] or (begin < end) != (first < last)
+            for k in range(begin, begin if failed[s] else end):
+                j = first if r != s else first + k - begin
+                while j < last and r != s:
+                    if not used[j - first] and _same(table, k, j, s, r, pairs, leader, lead):
+                        break
+                    j += 1
+                if j == last:
+                    failed[s] = True
+                    break
+                used[j - first], position[k] = True, j - first
 
 
 @njit(cache=True, nogil=True)

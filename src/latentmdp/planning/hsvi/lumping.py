@@ -169,14 +169,20 @@ def lump(
     except LimitReached:
         pairs = Pairs.of(np.zeros(S, np.int64), np.arange(M, dtype=np.int32)[None])
         like = np.arange(S * M)
-    lead = np.arange(like.size) - np.repeat(pairs.first[:-1], pairs.widths)
+    own = np.arange(like.size) - np.repeat(pairs.first[:-1], pairs.widths)
+    lead = own.copy()
     n = int(like.max()) + 1
     if like.size > n:  # some state has a class that another has too
         order = np.argsort(-pairs.widths, kind="stable")
         kernels.choose_leaders(order, pairs.first, like, np.full(n, -1), leader, lead)
-    position = np.empty(table.size, np.int64)
-    while kernels.check_leaders(table, A, pairs, leader, lead, position):
-        pass
+    position, failed = np.empty(table.size, np.int64), np.ones(S, np.bool_)
+    longest = int(np.diff(table.starts).max())
+    while failed.any():  # then those that rely on them must be checked again
+        matched = (table, A, longest, pairs, leader, lead, position, failed)
+        run(kernels.check_leaders, S, *matched)
+        alone = np.flatnonzero(failed)
+        leader[alone] = alone
+        lead[segments(pairs.first, alone)[1]] = own[segments(pairs.first, alone)[1]]
     leaders = np.flatnonzero(leader == np.arange(S))
     number = np.empty(S, np.int64)
     number[leaders] = np.arange(leaders.size)

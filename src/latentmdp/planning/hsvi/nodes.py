@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from latentmdp._util import Floats, Indices, Integers, segments
+from latentmdp.planning.hsvi import kernels
 from latentmdp.planning.hsvi.bounds import Bounds
 from latentmdp.policies import AlphaVectorPolicy
 
@@ -65,23 +66,20 @@ class Nodes(NamedTuple):
     def vectors(self) -> Floats:
         """What every node earns in each of the model's contexts, (n, M)."""
         bounds, problem, lumping = self.bounds, self.bounds.problem, self.bounds.lumping
-        n, M = self.groups.size, bounds.model.n_contexts
-        first = problem.first[lumping.state[self.states]]
-        first += self.groups // bounds.model.n_states * problem.first[-1]
-        vectors, at_once = np.empty((n, M)), max(1, 2**20 // M)
-        for begin in range(0, n, at_once):
-            some = slice(begin, begin + at_once)
-            classes, plans, out = (
-                lumping.classes(self.states[some]),
-                self.plans[some],
-                vectors[some],
-            )
-            is_plan = plans >= 0
-            of_plans = bounds.plans.vector[plans[is_plan]]
-            out[is_plan] = np.take_along_axis(of_plans, classes[is_plan], 1)
-            places = first[some][~is_plan, None] + classes[~is_plan]
-            out[~is_plan] = bounds.tables.first_plans[-1 - plans[~is_plan, None], places]
+        layers, states = np.divmod(self.groups, bounds.model.n_states)
+        first = layers * problem.first[-1] + problem.first[lumping.state[states]]
+        vectors = np.empty((states.size, bounds.model.n_contexts))
+        of_plans = (bounds.plans.vector, bounds.tables.first_plans, first)
+        of_states = (lumping.members, lumping.member[states])
+        bounds.share_all(
+            kernels.write_vectors, states.size, self.plans, *of_plans, *of_states, vectors
+        )
         return vectors
+
+    def policy(self) -> AlphaVectorPolicy:
+        """The policy of the vectors of all nodes, if they are in order."""
+        arrays = (self.vectors(), self.actions, self.offsets)
+        return AlphaVectorPolicy.of_arrays(*arrays, self.bounds.model)
 
     def followers(self) -> Nodes:
         """The nodes that follow, outcome by outcome of the model; group -1 where all is over."""
@@ -137,4 +135,4 @@ def reached(first: Nodes, everywhere: bool = False) -> Nodes:
 def alpha_policy(bounds: Bounds) -> AlphaVectorPolicy:
     """The policy of the best plans at the start."""
     nodes = reached(Nodes(bounds, bounds.start_states, bounds.best_plans))
-    return AlphaVectorPolicy(nodes.vectors(), nodes.actions, nodes.offsets, bounds.model)
+    return nodes.policy()

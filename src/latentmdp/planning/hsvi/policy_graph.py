@@ -52,8 +52,7 @@ def mixture_graph(
     first = np.tile(nodes.offsets[: model.n_states], (len(plans), 1))
     first[:, states] = np.searchsorted(nodes.codes, start.codes).reshape(len(plans), -1)
     first[:, model.terminal] = -1
-    vectors = AlphaVectorPolicy(nodes.vectors(), nodes.actions, nodes.offsets, model)
-    policy = MixturePolicy(vectors, _links(nodes), first, weights, nodes.plans < 0)
+    policy = MixturePolicy(nodes.policy(), _links(nodes), first, weights, nodes.plans < 0)
     if bounds.quotient.model is not bounds.quotient.own:
         return bounds.quotient.translated(policy)
     earned = graph_bounds(model, policy)
