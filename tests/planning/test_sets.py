@@ -28,9 +28,11 @@ class Bound:
         by_state = [self.lumping.push(s, weights) for s in self.lumping.leaders]
         starts = np.unique(self.lumping.state[model.initial.any(axis=0)])
         informed = InformedSets(
-            self.problem, np.concatenate(by_state), self.best, starts, 1e9, lambda: None, run
-        )
-        self.sets = informed.make(entries, work)
+            self.problem, np.concatenate(by_state), self.best, starts, 1e9, lambda: None, run,
+            50, 1e5,
+        )  # fmt: skip
+        listed = informed._list(entries)
+        self.sets, _ = informed._valued(listed, informed._grids(listed, work))
         self._room = informed.make_room(self.sets)
 
     def at(self, t: int, s: int, beliefs: np.ndarray) -> np.ndarray:

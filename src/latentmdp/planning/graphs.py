@@ -8,6 +8,7 @@ chain of nodes (`latentmdp.planning.chains`), between bounds (`latentmdp.plannin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -72,40 +73,32 @@ def node_bounds(
     return enclosed(flatness, start, back_up, lambda value: _solved(problem, offsets, value))
 
 
-def _chain(problem: tuple[Any, ...], offsets: Integers) -> tuple[Integers, Integers, Integers]:
-    """The chain of a graph's nodes without an end: offsets, followers, outcomes of the table."""
-    table, _, _, states, choices, links = problem
+def _chains(
+    problem: tuple[Any, ...], offsets: Integers
+) -> Iterator[tuple[Integers, Integers, Floats, Floats]]:
+    """The chains of a graph's nodes without an end: offsets, followers, probabilities, rewards.
+
+    One context after the other: a table for all would be large.
+    """
+    table, earned, _, states, choices, links = problem
     layers = np.zeros_like(states)
     moves = node_moves(table, offsets.size - 1, choices, states, layers, offsets, links)
     counts = np.bincount(moves.source, minlength=states.size)
-    return np.concatenate([[0], np.cumsum(counts)]), moves.target, moves.outcome
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    for m in range(earned.shape[1]):
+        probs = table.distinct[table.pattern[moves.outcome], m : m + 1]
+        yield starts, moves.target, probs, earned[:, m : m + 1]
 
 
 def _solved(problem: tuple[Any, ...], offsets: Integers, guess: Floats) -> Floats:
     """The values (n, M) of a graph without an end as those of a chain of its nodes."""
-    table, earned, discount, _, _, _ = problem
-    starts, followers, outcomes = _chain(problem, offsets)
-
-    def solved(m: int) -> Floats:  # one after the other: a table for all would be large
-        column, probs = slice(m, m + 1), table.distinct[table.pattern[outcomes], m : m + 1]
-        right, near = earned[:, column], guess[:, column]
-        return solve_chains(starts, followers, probs, right, discount, guess=near)
-
-    return np.concatenate([solved(m) for m in range(earned.shape[1])], axis=1)
+    chains = zip(_chains(problem, offsets), guess.T[:, :, None])
+    return np.concatenate([solve_chains(*c, problem[2], guess=near) for c, near in chains], axis=1)
 
 
 def _totals(problem: tuple[Any, ...], offsets: Integers) -> tuple[Floats, Floats]:
     """Bounds (n, M) on the total rewards of a graph's nodes."""
-    table, earned, _, _, _, _ = problem
-    starts, followers, outcomes = _chain(problem, offsets)
-    columns = (slice(m, m + 1) for m in range(earned.shape[1]))
-    each = [
-        total_bounds(
-            starts, followers, table.distinct[table.pattern[outcomes], column], earned[:, column]
-        )
-        for column in columns
-    ]
-    lower, upper = zip(*each)
+    lower, upper = zip(*(total_bounds(*chain) for chain in _chains(problem, offsets)))
     return np.concatenate(lower, axis=1), np.concatenate(upper, axis=1)
 
 

@@ -73,7 +73,7 @@ class PBVI:
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `upper` is Q-MDP's bound, or the guarantee's where that is smaller."""
         from latentmdp.planning.hsvi.bounds import Bounds
-        from latentmdp.planning.hsvi.policy_graph import planned_policy
+        from latentmdp.planning.hsvi.nodes import planned_policy
 
         require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit)

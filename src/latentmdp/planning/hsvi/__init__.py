@@ -64,7 +64,7 @@ class HSVI:
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan until a gap or a limit is reached; `guarantee` is (1, upper - lower)."""
-        from latentmdp.planning.hsvi.policy_graph import planned_policy
+        from latentmdp.planning.hsvi.nodes import planned_policy
         from latentmdp.planning.hsvi.search import HeuristicSearch
 
         require_model(model)

@@ -247,25 +247,14 @@ def follow_classes(probs, pattern, lengths, members, member, part, pairs, target
 
 
 @njit(cache=True, nogil=True)
-def flatten(problem, n_actions, first, starts, next_state, probs):
-    """Steps of the MDP whose states are the classes of all states, see `Lumping.flat`.
-
-    Called first with arrays of no entries to count them.
-    """
-    counting, i = next_state.size == 0, 0
+def flatten(problem, n_actions, next_state, probs):
+    """Steps of the MDP whose states are the classes of all states, see `Lumping.flat`."""
+    i = 0
     for x in range(problem.width.size):
         for c in range(problem.width[x]):
-            for a in range(n_actions):
-                row = x * n_actions + a
-                for k in range(problem.starts[row], problem.starts[row + 1]):
-                    p = problem.probs[problem.pattern[k] + c]
-                    if p > 0.0:
-                        if not counting:
-                            shift = problem.shift[k]
-                            d = c if shift < 0 else problem.target[shift + c]
-                            next_state[i] = first[problem.next_state[k]] + d
-                            probs[i, 0] = p
-                        i += 1
-                if not counting:
-                    starts[(first[x] + c) * n_actions + a + 1] = i
-    return i
+            for k in range(problem.starts[x * n_actions], problem.starts[(x + 1) * n_actions]):
+                shift = problem.shift[k]
+                d = c if shift < 0 else problem.target[shift + c]
+                probs[i] = problem.probs[problem.pattern[k] + c]
+                next_state[i] = problem.first[problem.next_state[k]] + d
+                i += 1

@@ -80,15 +80,14 @@ class Lumping(NamedTuple):
         """The MDP of one context whose states are the classes of all states."""
         problem, A = self.problem, self.problem.allowed.shape[1]
         N = int(problem.first[-1])
-        none = np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, 1))
-        n = kernels.flatten(problem, A, problem.first, *none)
-        starts, next_state = np.zeros(N * A + 1, np.int64), np.empty(n, np.int32)
-        probs = np.empty((n, 1))
-        kernels.flatten(problem, A, problem.first, starts, next_state, probs)
-        # Several outcomes may lead to the same class: a step there has their sum.
-        steps = csr_array((probs[:, 0], next_state, starts), shape=(N * A, N))
-        steps.sum_duplicates()
         state = np.repeat(np.arange(problem.width.size), problem.width)
+        starts = _bounds(np.diff(problem.starts).reshape(-1, A)[state].ravel())
+        next_state, probs = np.empty(int(starts[-1]), np.int32), np.empty(int(starts[-1]))
+        kernels.flatten(problem, A, next_state, probs)
+        # Several outcomes may lead to the same class: a step there has their sum.
+        steps = csr_array((probs, next_state, starts), shape=(N * A, N))
+        steps.sum_duplicates()
+        steps.eliminate_zeros()
         within = np.arange(N) - problem.first[state]
         places = problem.pay.reshape(-1, A)[state] + within[:, None]
         table = Outcomes.each(
@@ -270,8 +269,7 @@ def _problem(
     # Where classes move depends on the partition and on the classes of the next state.
     move, heads = _alike(which * len(members) + member[then])
     lengths = width[x[heads]]
-    starts, target = _bounds(lengths), np.empty(int(lengths.sum()), np.int32)
-    straight = np.empty(heads.size, np.bool_)
+    target, straight = np.empty(int(lengths.sum()), np.int32), np.empty(heads.size, np.bool_)
     of_moves = (pattern[heads], lengths, members, member[then[heads]], part[x[heads]], pairs)
     kernels.follow_classes(probs, *of_moves, target, straight)
     moved = ~straight[move] | (width[number[then]] != width[x])
