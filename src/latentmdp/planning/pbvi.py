@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from latentmdp._util import Floats, Integers, arrays
-from latentmdp.engines import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
-from latentmdp.planning.limits import MIB, PlanningClock, check_limit
+from latentmdp.planning.limits import MIB, PlanningClock, check_limit, check_limits
 
 if TYPE_CHECKING:
     from latentmdp.planning.hsvi.bounds import Bounds
@@ -66,9 +65,7 @@ class PBVI:
         if self.beliefs is not None:
             arrays.positive_integer("beliefs", self.beliefs)
         check_limit("spacing", self.spacing)
-        check_limit("time_limit", self.time_limit)
-        check_limit("memory_limit", self.memory_limit)
-        thread_count(self.threads)
+        check_limits(self)
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `upper` is Q-MDP's bound, or the guarantee's where that is smaller."""

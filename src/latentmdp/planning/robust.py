@@ -37,14 +37,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latentmdp._util import Floats, Integers, Worded, arrays, require_choice
-from latentmdp.engines import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan, enclosing, relative
 from latentmdp.planning.endless import TOLERANCE
 from latentmdp.planning.hsvi.bounds import Bounds
 from latentmdp.planning.hsvi.nodes import earned_by_context, mixture_graph
 from latentmdp.planning.hsvi.search import HeuristicSearch, NothingLeft
-from latentmdp.planning.limits import PlanningClock, check_limit
+from latentmdp.planning.limits import PlanningClock, check_limit, check_limits
 
 OBJECTIVES = ("worst-case", "cvar", "regret", "ball")
 
@@ -153,11 +152,7 @@ class Robust:
 
     def __post_init__(self) -> None:
         require_choice("objective", self.objective, OBJECTIVES)
-        check_limit("gap", self.gap, zero=True)
-        check_limit("absolute_gap", self.absolute_gap, zero=True)
-        check_limit("time_limit", self.time_limit)
-        check_limit("memory_limit", self.memory_limit)
-        thread_count(self.threads)
+        check_limits(self)
         _check_level(self.objective, self.level)
 
     def plan(self, model: LatentMDP) -> RobustPlan:

@@ -130,17 +130,18 @@ class Pairs(NamedTuple):
         """How many classes each state has."""
         return np.diff(self.first)
 
-    def restricted(self, vectors: Floats, which: Integers, part: Integers) -> tuple[Floats, ...]:
-        """The vectors (P, M) that partitions `part` (n,) have in view of `which` (n,), by class.
+    def restricted(
+        self, vectors: Floats, which: Indices | Integers, part: Integers
+    ) -> tuple[Floats, Integers, Integers]:
+        """What vectors[which] (n, M) say of the classes of the partitions `part` (n,).
 
-        Equal ones once, side by side; where each begins, (n,); which it is, (n,); and of these the
-        first with it.
+        Equal ones once, side by side; where each begins, (n,); and which it is, (n,).
         """
-        number, heads = _alike(which * len(self.rows) + part)
+        number, heads = _alike(which.astype(np.int64) * len(self.rows) + part)
         starts = _bounds(np.diff(self.begin)[part[heads]])
         out = np.empty(int(starts[-1]))
         kernels.restrict(vectors, which[heads], part[heads], self, out)
-        return out, starts[number], number, heads
+        return out, starts[number], number
 
 
 def _bounds(counts: Integers) -> Integers:
@@ -264,8 +265,8 @@ def _problem(
     """The rows of the leaders."""
     A, part, width = model.n_actions, pairs.part[leaders], pairs.widths[leaders]
     x, then = table.rows() // A, table.next_state
-    probs, pattern, which, _ = pairs.restricted(table.distinct, table.pattern, part[x])
-    earned, pay, _, _ = pairs.restricted(rewards.distinct, rewards.pattern, np.repeat(part, A))
+    probs, pattern, which = pairs.restricted(table.distinct, table.pattern, part[x])
+    earned, pay, _ = pairs.restricted(rewards.distinct, rewards.pattern, np.repeat(part, A))
     # Where classes move depends on the partition and on the classes of the next state.
     move, heads = _alike(which * len(members) + member[then])
     lengths = width[x[heads]]
