@@ -154,6 +154,19 @@ def test_rock_sample_is_its_grid_with_rocks_that_may_be_bad(size, rocks, horizon
         np.testing.assert_array_equal(classes_of(lumping)[:-1], good)
 
 
+def test_what_states_share_is_kept_once() -> None:
+    """Which rocks may still be good says what a state tells of its contexts, wherever the rover is.
+
+    And a reading says the same of them wherever it is as far from its rock.
+    """
+    model = lm.make("rock-sample", rng=0, size=3, rocks=4)
+    lumping, table = lump(model), model.outcomes
+    assert len(np.unique(lumping.member)) == len(lumping.members) == 2**4
+    problem = lumping.problem
+    assert problem.probs.size <= len(table.distinct) * 2**4 < problem.next_state.size * 2**4
+    assert problem.earned.size <= 2**4 * len(model.row_rewards().distinct) + 2
+
+
 @given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from([0.0, 0.6]), st.booleans())
 @settings(max_examples=20)
 def test_a_model_without_pairs_alike_stays_as_it_is(seed, contexts, zeros, bonus) -> None:
