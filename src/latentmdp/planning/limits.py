@@ -152,6 +152,6 @@ def check_limit(name: str, value: float | None, zero: bool = False) -> None:
 
 def check_limits(planner: Any) -> None:
     """Refuse gaps, limits and threads of a planner that mean nothing."""
-    for name in ("gap", "absolute_gap", "time_limit", "memory_limit"):
+    for name in ("gap", "absolute_gap", "spacing", "time_limit", "memory_limit"):
         check_limit(name, getattr(planner, name, None), zero=name.endswith("gap"))
     thread_count(planner.threads)

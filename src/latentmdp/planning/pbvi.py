@@ -23,7 +23,7 @@ import numpy as np
 from latentmdp._util import Floats, Integers, arrays
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
-from latentmdp.planning.limits import MIB, PlanningClock, check_limit, check_limits
+from latentmdp.planning.limits import MIB, PlanningClock, check_limits
 
 if TYPE_CHECKING:
     from latentmdp.planning.hsvi.bounds import Bounds
@@ -64,7 +64,6 @@ class PBVI:
             raise ValueError("give beliefs or spacing, not both")
         if self.beliefs is not None:
             arrays.positive_integer("beliefs", self.beliefs)
-        check_limit("spacing", self.spacing)
         check_limits(self)
 
     def plan(self, model: LatentMDP) -> Plan:

@@ -233,7 +233,8 @@ class WeightSet(NamedTuple):
         )
         if answer.x is None:  # rounding in a degenerate program: any answer keeps bounds valid
             return self.weights.copy(), np.eye(K)[int(np.argmax(values @ self.weights))]
-        w = base + answer.x[:M] - answer.x[M : 2 * M]
+        more, less = np.split(answer.x[:-1], 2)
+        w = base + more - less
         mixture = np.maximum(-answer.ineqlin.marginals[:K], 0.0)
         mixture[mixture < 1e-9] = 0.0  # drawn too rarely to count
         w = np.maximum(w, 0.0)

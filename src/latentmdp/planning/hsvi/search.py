@@ -110,7 +110,9 @@ class HeuristicSearch:
             self.back_up([bounds.start_points], everywhere=True)
             informed = self._informed(above)
         else:
-            self._sweep()
+            began = self.clock.seconds
+            self.back_up(self.sample())
+            self._last_sweep = self.clock.seconds - began
         self.prune()
         self.n_iter += 1
         bounds.keep_better()
@@ -121,11 +123,6 @@ class HeuristicSearch:
         same = rise + fall <= 0.0 and (bounds.n_points, bounds.n_plans) == before[:2]
         if same and kind != "sets" and not bounds.refine(GROWTH**3):
             raise NothingLeft("stopped: no belief is left that would move the bounds")
-
-    def _sweep(self) -> None:
-        began = self.clock.seconds
-        self.back_up(self.sample())
-        self._last_sweep = self.clock.seconds - began
 
     def _run_trials(self) -> None:
         """Trials that take a share of all work so far."""
