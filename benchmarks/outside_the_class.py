@@ -18,7 +18,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,6 +107,7 @@ class World:
     seen: Callable = lambda p, s, rng: s  # the state as it is logged
     options: dict = field(default_factory=dict)  # of from_table
     prepare: Callable = lambda logs: logs
+    newcomers: Callable | None = None  # how those are drawn who come after the logs
     inside: bool = False  # whether a latent MDP describes it
 
     def draw(self, n, size, rng):
@@ -158,6 +159,7 @@ def logs_of(world, episodes, size, seed):
 def true_value(world, size, policy, model, episodes=20_000, seed=1, history=False):
     """Mean return of a policy in the world itself; None takes the logger's actions."""
     rng = np.random.default_rng(seed)
+    world = replace(world, kinds=world.newcomers or world.kinds)
     patients, state = world.draw(episodes, size, rng)
     session, total = None, np.zeros(episodes)
     before = np.full(episodes, -1)
@@ -222,6 +224,19 @@ def _wards(patients, state, action, rng):
     share = (np.bincount(ward, severe) / np.bincount(ward))[ward]
     chance = np.where(severe == 1, 0.7, 0.05 + 0.5 * share)
     return (rng.random(state.size) < chance).astype(int)
+
+
+def _hospitals(n, rng):
+    """An effect that 50 individuals side by side have in common."""
+    return np.repeat(rng.normal(0.0, 0.15, n // 50 + 1), 50)[:n]
+
+
+def _low_ones_missing(logs):
+    """Three of ten rewards of 0 were not recorded."""
+    table = logs.to_table()
+    rewards = table["reward"].astype(float)
+    lost = (rewards == 0.0) & (np.random.default_rng(0).random(rewards.size) < 0.3)
+    return lm.Trajectories.from_table({**table, "reward": np.where(lost, np.nan, rewards)})
 
 
 def _misread(patients, state, rng):
@@ -318,6 +333,39 @@ WORLDS = {
         lambda p, s, a, rng: np.where(a == 1, 0.15, 0.0) - 0.35 * p.moving, moves=_wards
     ),
     "misread states": World(seen=_misread),
+    "readings that lag": World(
+        seen=lambda p, s, rng: np.where(
+            (p.came_from >= 0) & (rng.random(s.size) < 0.3), p.came_from, s
+        )
+    ),
+    "an effect that fades over the years": World(
+        lambda p, s, a, rng: np.where(a == 1, 0.2 - 0.3 * p.kind, 0.0),
+        kinds=lambda n, rng: np.linspace(0.0, 1.0, n),
+        newcomers=lambda n, rng: np.ones(n),
+    ),
+    "pay that falls over the years": World(
+        kinds=lambda n, rng: np.linspace(0.0, 1.0, n),
+        effect=lambda p, s, a, rng: np.where(a == 1, 0.1, 0.0),
+        pay=lambda p, s, a, rng: (
+            rng.random(s.size) < _health(p.size, s) * (1.0 - 0.3 * p.kind)
+        ).astype(float),
+        newcomers=lambda n, rng: np.ones(n),
+    ),
+    "hospitals of 50": World(
+        lambda p, s, a, rng: np.where(a == 1, 1, -1) * p.kind, kinds=_hospitals
+    ),
+    "a threshold on doses": World(
+        lambda p, s, a, rng: np.where(a == 1, np.where(p.doses >= 4, -0.3, 0.2), 0.0)
+    ),
+    "partners interfere": World(
+        lambda p, s, a, rng: np.where(a == 1, 0.2, 0.0) - 0.3 * np.roll(p.before == 1, 1)
+    ),
+    "a logger that randomises less": World(
+        logger=lambda p, s, rng: np.where(
+            rng.random(s.size) < 0.9 * p.t / p.size.steps, s < 1, _any_action(p, s, rng)
+        )
+    ),
+    "low rewards are missing": World(prepare=_low_ones_missing),
     "heavy-tailed costs": World(pay=_costs),
     "trial: the drug does nothing": World(
         lambda p, s, a, rng: np.where(p.kind == 1, 0.15, -0.15), logger=_arm

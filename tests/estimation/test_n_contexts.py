@@ -140,32 +140,11 @@ def test_there_is_one_default_for_the_largest_number(function: object) -> None:
     assert inspect.signature(function).parameters["max_contexts"].default == MAX_CONTEXTS
 
 
-def test_the_logger_is_tested_among_as_many_contexts(monkeypatch):
-    """With one action there is nothing to test; otherwise both sides have as many contexts."""
-    from latentmdp.estimation import n_contexts as module
-
+def test_a_logger_without_a_choice_is_not_asked_about() -> None:
     rng = np.random.default_rng(0)
     T = rng.dirichlet(np.ones(3), (3, 3, 1))
     model = lm.LatentMDP(T, rng.random((3, 3, 1)), horizon=12)
     logs = lm.simulate(model, lm.UniformPolicy(), 150, rng=0).without_contexts()
     fit = lm.initialize(None, logs, max_contexts=3, rng=0)
-    (said,) = [text for text in fit.decisions if text.startswith("behaviour")]
-    assert "0.0 ± 0.0 nats" in said
-
-    class Searched:
-        def __init__(self, *candidates):
-            self.candidates = list(candidates)
-            self.folds = self
-
-        def choice(self):
-            return self.candidates[-1]
-
-        def gain(self, scores, others):
-            return scores, others
-
-    def candidate(contexts, scores):
-        return module.Candidate(contexts, None, [], scores)
-
-    plain = Searched(candidate(1, "one"), candidate(2, "two"), candidate(3, "three"))
-    knowing = Searched(candidate(1, "one"), candidate(2, "own"))
-    assert module._gain_by_context(knowing, plain) == ("own", "two")
+    assert "behaviour" in fit.shared
+    assert not [text for text in fit.decisions if text.startswith("behaviour")]

@@ -99,7 +99,7 @@ def test_simulated_values_give_the_same_bias_as_exact_ones() -> None:
             np.array([False]),
             20,
             np.random.default_rng(2),
-        ).differences
+        )[0]
         for planner in (PLANNER, lm.QMDP())
     )
     noise = math.sqrt(2 * HORIZON * 0.25 / 20_000)
@@ -113,7 +113,7 @@ def test_merged_episodes_are_as_many_episodes() -> None:
     found = [
         bootstrap_differences(
             part, known((0.5, 0.6), logs), PLANNER, UNIFORM, np.array([False]), 3, rng
-        ).differences
+        )[0]
         for part, rng in ((logs, np.random.default_rng(0)), (merged, np.random.default_rng(0)))
     ]
     np.testing.assert_array_equal(*found)

@@ -7,8 +7,15 @@ import pytest
 
 import latentmdp as lm
 from latentmdp.logs import cell_counts
+from latentmdp.metrics import Interval
 from latentmdp.offline import LoggedEstimate, SolveWarning
-from latentmdp.offline.warnings import hardly_seen, logs_warnings, support_of, value_warnings
+from latentmdp.offline.warnings import (
+    hardly_seen,
+    logs_warnings,
+    missing_rewards_warnings,
+    support_of,
+    value_warnings,
+)
 
 AGREES = LoggedEstimate(1.0, 0.1, 3, np.array([90.0, 60.0, 40.0]))
 NO_STEPS = LoggedEstimate(float("nan"), float("inf"), 0, np.zeros(0))
@@ -165,3 +172,16 @@ def test_a_model_that_contradicts_the_logs_is_reported() -> None:
     first, *_, message = said_by_solve(logs, 1)
     assert "in the logs and" in first, "a check of the fit failed too"
     assert message.startswith("the logs and the model disagree on the first 4 steps: 1 ± 0 and 0.6")
+
+
+def test_missing_rewards_that_could_move_the_value_beyond_its_interval() -> None:
+    """One of four rewards, counted as often as its episode, of a value between 0 and 2."""
+    logs = lm.Trajectories.from_lists(
+        [[0, 0, 0], [0, 0, 0]], [[0, 0], [0, 0]], [[1, -1], [1, 1]],
+        counts=[2, 2], reward_values=[0.0, 1.0],
+    )  # fmt: skip
+    (warning,) = missing_rewards_warnings(logs, Interval(1.6, 1.3, 1.9), (0.0, 2.0))
+    assert warning.startswith("25.0% of the rewards are missing")
+    assert "up to 0.4 lower" in warning
+    assert "up to 0.1 higher" in warning
+    assert missing_rewards_warnings(logs, Interval(1.6, 1.2, 2.0), (0.0, 2.0)) == ()

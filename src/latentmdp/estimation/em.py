@@ -42,7 +42,14 @@ from latentmdp._util import Floats, Integers, RNGLike, arrays, as_generator, pla
 from latentmdp.engines import Engine, as_engine
 from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.episodes import Episodes, ExpectedCounts, checked_logs
-from latentmdp.estimation.held_out import NOISE, Folds, HeldOut, distance, sharing_hypotheses
+from latentmdp.estimation.held_out import (
+    NOISE,
+    Decision,
+    Folds,
+    HeldOut,
+    distance,
+    sharing_hypotheses,
+)
 from latentmdp.estimation.likelihood import (
     MixtureLikelihood,
     Parameters,
@@ -268,13 +275,11 @@ class EM:
 
     def _shared_parts(self, likelihood: MixtureLikelihood) -> tuple[str, ...]:
         """What all contexts share."""
-        separate: tuple[Part, ...] = likelihood.own_parts
+        own = {*likelihood.own_parts}
         if likelihood.fixed_initial is None or likelihood.structure.initial is not None:
-            separate = (*separate, "initial")
-        if self.n_contexts == 1:
-            separate = ()
+            own.add("initial")
         parts: tuple[Part, ...] = ("transitions", "rewards", "initial", "behaviour")
-        return tuple(part for part in parts if part not in separate)
+        return tuple(part for part in parts if self.n_contexts == 1 or part not in own)
 
     def _fixed_strengths(self) -> PseudoCounts | None:
         """The strengths given; None where they are to be chosen."""
@@ -301,35 +306,34 @@ class EM:
         has changed) and what was decided, in words.
         """
         fixed, open_parts = self._fixed_strengths(), problem.open_parts
-        if self.n_contexts == 1 or (fixed is not None and not open_parts):
-            ((strengths, ends),) = runs.items()
-            likelihood, best = problem.likelihood.with_pseudo_counts(strengths), ends[0]
-            alike = self._agreement(problem, likelihood, ends)
-            return likelihood, best.point, best.history, (), alike
-        tolerance = 5.0 * self.tolerance  # scores that differ by less than a nat are alike
-        folds = Folds(problem.likelihood, self.folds, rng)
-        begin = {strengths: ends[0].point for strengths, ends in runs.items()}
-        scores = HeldOut(
-            folds,
-            self.n_contexts,
-            [begin] * len(folds.trains),
-            lambda some, point: climb(some, point, tolerance, self.max_iter).point,
-            open_parts,
-            fixed,
-        )
-        decided = scores.best()
+        decided, scores = next(iter(runs)), None
+        decisions: tuple[Decision, ...] = ()
+        if self.n_contexts > 1 and (fixed is None or open_parts):
+            tolerance = 5.0 * self.tolerance  # scores that differ by less than a nat are alike
+            folds = Folds(problem.likelihood, self.folds, rng)
+            begin = {strengths: ends[0].point for strengths, ends in runs.items()}
+            scores = HeldOut(
+                folds,
+                self.n_contexts,
+                [begin] * len(folds.trains),
+                lambda some, point: climb(some, point, tolerance, self.max_iter).point,
+                open_parts,
+                fixed,
+            )
+            decided, decisions = scores.choice()
         likelihood = problem.likelihood.with_pseudo_counts(decided)
         ends = runs[min(runs, key=lambda strengths: distance(strengths, decided))]
-        point, history = likelihood.mixed(ends[0].point), ends[0].history if decided in runs else []
+        point, history = ends[0].point, ends[0].history if decided in runs else []
+        if scores is not None:
+            point = likelihood.mixed(point)
         if len(runs) > 1:
             points = [point, *self._starts(problem, likelihood, starts, self.restarts, rng)]
             loose = _LOOSE * self.tolerance
             ends = [climb(likelihood, one, loose, self.max_iter) for one in points]
             ends.sort(key=lambda run: -run.objective)
             point, history = ends[0].point, ends[0].history
-        decisions = tuple(map(str, scores.decisions(decided)))
         alike = self._agreement(problem, likelihood, ends, scores)
-        return likelihood, point, history, decisions, alike
+        return likelihood, point, history, tuple(map(str, decisions)), alike
 
     def _agreement(
         self,
@@ -610,7 +614,7 @@ def problem_of(em: EM, logs: list[Logs], models: list[LatentMDP], engine: Engine
     S, A = max(x.n_states for x in sources), max(x.n_actions for x in sources)
     sizes = (S, A, reward_values.size)
     encoder = _encoder(em, logs)
-    own_parts, open_parts = _asked(em, reward_values.size, encoder is not None)
+    own_parts, open_parts = _asked(em, A, reward_values.size, encoder is not None)
     modelled = (*own_parts, *open_parts)
     blocks: tuple[Part, ...] = ("transitions", "rewards")
     structure = Structure(
@@ -644,7 +648,9 @@ def _encoder(em: EM, logs: list[Logs]) -> Encoder | None:
     return Covariates.concat(covariates).encoder(np.concatenate(counts))
 
 
-def _asked(em: EM, n_rewards: int, covariates: bool) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+def _asked(
+    em: EM, n_actions: int, n_rewards: int, covariates: bool
+) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
     """The parts that contexts have of their own, and those of which it is to be decided."""
     if em.n_contexts == 1:
         blocks: tuple[Part, ...] = ("transitions", "rewards") if n_rewards > 1 else ("transitions",)
@@ -653,7 +659,8 @@ def _asked(em: EM, n_rewards: int, covariates: bool) -> tuple[tuple[Part, ...], 
     shared_by_part: dict[Part, bool | str] = {
         "transitions": em.shared_transitions,
         "rewards": True if n_rewards == 1 else em.shared_rewards,
-        "behaviour": {"shared": True, "by-context": False}.get(em.behaviour, "auto"),
+        "behaviour": n_actions == 1
+        or {"shared": True, "by-context": False}.get(em.behaviour, "auto"),
         "initial": em.shared_initial if em.initial is None else True,
         "weights": used if covariates else True,
     }

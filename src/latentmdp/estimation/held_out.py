@@ -22,7 +22,7 @@ How many contexts there are, and whether the logger knew them, is asked in `n_co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -198,7 +198,53 @@ class HeldOut:
         known = self.candidates.get(nearest)
         return starts[nearest] if known is None else known.points[fold]
 
-    def best(self) -> PseudoCounts:
+    def choice(self) -> tuple[PseudoCounts, tuple[Decision, ...]]:
+        """The strengths with the best score, and what was decided about the parts that were open.
+
+        A logger of contexts' own must be of use, and not only likelier.
+        """
+        if "behaviour" not in self.open_parts:
+            best = self._best()
+            return best, tuple(self._decisions(best))
+        shared, own = self._by_logger(True), self._by_logger(False)
+        ends = [one._best() for one in (shared, own)]
+        self.candidates |= shared.candidates | own.candidates
+        logger = self._logger_decision(*ends)
+        kind, best = (shared, ends[0]) if logger.shared else (own, ends[1])
+        return best, (*kind._decisions(best), logger)
+
+    def _by_logger(self, shared: bool) -> HeldOut:
+        """The search among strengths with which contexts share the logger, or have their own."""
+        strength = np.inf if shared else 1.0
+        starts = [
+            {k: point for k, point in of_fold.items() if np.isinf(k.behaviour) == shared}
+            or {k.but("behaviour", strength): point for k, point in of_fold.items()}
+            for of_fold in self.starts
+        ]
+        others = tuple(part for part in self.open_parts if part != "behaviour")
+        return replace(self, starts=starts, open_parts=others, candidates={})
+
+    def _logger_decision(self, shared: PseudoCounts, own: PseudoCounts) -> Decision:
+        """Whether loggers of contexts' own predict clearly better, and are of use."""
+        gain = self._gain(own, shared)
+        if not gain.clear(CLEAR_ERRORS["behaviour"]):
+            return Decision("behaviour", True, gain)
+        others_open = len(self.open_parts) > 1
+        if others_open and np.isinf([own.transitions, own.rewards, own.initial]).all():
+            reason = ", but individuals who were treated differently respond alike"
+            return Decision("behaviour", True, gain, reason)
+        loss = self.folds.gain(*map(self._outcome_scores, (shared, own)))
+        worse = loss.clear(CLEAR_ERRORS["contexts"])
+        return Decision("behaviour", worse, gain, f", but outcomes lose {loss}" if worse else "")
+
+    def _outcome_scores(self, strengths: PseudoCounts) -> Floats:
+        """The scores without what predictions of the logger's actions add."""
+        candidate, acted = self.candidate(strengths), []
+        for train, test, point in zip(self.trains, self.folds.tests, candidate.points):
+            acted += train.with_pseudo_counts(strengths).held_out_actions(point, test)
+        return candidate.scores - self.folds.individuals(acted)
+
+    def _best(self) -> PseudoCounts:
         """The strengths with the best score, from the best of the starts on."""
         best = self._climbed(max(self.starts[0], key=self))
         for _ in range(2 if self.open_parts else 1):
@@ -220,7 +266,7 @@ class HeldOut:
             best = self._better(best, self._finite(best), factor)
         return best
 
-    def decisions(self, strengths: PseudoCounts) -> Iterator[Decision]:
+    def _decisions(self, strengths: PseudoCounts) -> Iterator[Decision]:
         """What the scores say about the parts that were open."""
         for part in self.open_parts:
             less = more = strengths

@@ -25,8 +25,8 @@ from latentmdp.estimation.episodes import checked_logs
 from latentmdp.estimation.n_contexts import (
     FEW_CONTEXTS,
     MAX_CONTEXTS,
+    ContextSearch,
     may_show_contexts,
-    search_contexts,
 )
 from latentmdp.estimation.reward_model import choose_reward_model, require_reward_model
 from latentmdp.estimation.termination import final_states, restricted
@@ -139,9 +139,9 @@ def initialize(
     )
     selection, begin = None, cast(Any, start)
     if n_contexts == "auto":
-        choice = search_contexts(
-            logs, settings, max_contexts, generator, report=report, engine=engine
-        )
+        search = ContextSearch.of(logs, settings, generator, engine=engine)
+        search.run(max_contexts, report)
+        choice = search.outcome(report)
         selection, begin = choice.selection, choice.shares
         settings = decided_em(settings, choice.strengths, selection.n_contexts)
         settings = dataclasses.replace(settings, restarts=_restarts(selection.n_contexts))

@@ -8,12 +8,6 @@ noise is not worth having.
 Every candidate is fitted as well as the final fit: from each context of the candidate before it cut
 in two, from pair moments and at random (`starts`), fold by fold, with what contexts share and the
 pseudo-counts chosen by the same held-out individuals.
-
-Whether the logger knew the context is decided between two such searches, one in which its policy is
-shared and one in which each context has its own. The second is taken if it predicts everything that
-unseen individuals show clearly better, if its contexts differ in the world and not only in how they
-were treated, and if outcomes are predicted no worse: groups that explain what was done, at the cost
-of what followed, are no use to whoever acts next.
 """
 
 from __future__ import annotations
@@ -21,7 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -116,12 +110,15 @@ def choose_contexts(
     generator = as_generator(rng)
     parts = checked_logs(logs)
     require_reward_model(reward_model)
+    arrays.positive_integer("max_contexts", max_contexts)
     is_open = dict.fromkeys(("behaviour", "shared_rewards", "shared_transitions"), "auto")
     em = EM(FEW_CONTEXTS, **{**is_open, **settings})
     engine = as_engine(None, em.threads)
     form = choose_reward_model(parts, FEW_CONTEXTS, reward_model, generator, engine, report)
-    em, most = replace(em, reward_model=form), max_contexts
-    return search_contexts(parts, em, most, generator, restarts, report, engine).selection
+    em = replace(em, reward_model=form)
+    search = ContextSearch.of(parts, em, generator, restarts, engine=engine)
+    search.run(max_contexts, report)
+    return search.outcome(report).selection
 
 
 class ChosenContexts(NamedTuple):
@@ -134,65 +131,6 @@ class ChosenContexts(NamedTuple):
     strengths: PseudoCounts
     decisions: tuple[str, ...]
     shares: Floats
-
-
-def search_contexts(
-    logs: list[Logs],
-    settings: EM,
-    max_contexts: int,
-    rng: np.random.Generator,
-    restarts: int = 4,
-    report: Callable[[str], None] = lambda _: None,
-    engine: Engine | None = None,
-) -> ChosenContexts:
-    """`choose_contexts` with the settings of an EM of `FEW_CONTEXTS` contexts."""
-    most = arrays.positive_integer("max_contexts", max_contexts)
-    search = ContextSearch.of(logs, settings, rng, restarts, engine=engine)
-    if "behaviour" not in search.problem.open_parts:
-        search.run(most, report)
-        return search.outcome(report)
-    plain, knowing = search.by_logger()
-    plain.run(most, report)
-    if search.problem.likelihood.episodes.n_actions == 1:  # no choice, so no test
-        decision = Decision("behaviour", True, Gain(0.0, 0.0), ": there is one action")
-        report(str(decision))
-        return plain.outcome(report, decision)
-    knowing.candidates.append(plain.candidates[0])
-    knowing.run(min(most, FEW_CONTEXTS))
-    if _gain_by_context(knowing, plain).clear(CLEAR_ERRORS["behaviour"]):
-        report("contexts with loggers of their own:")
-        knowing.run(most, report)
-    decision = _logger_decision(knowing, plain)
-    report(str(decision))
-    return (plain if decision.shared else knowing).outcome(report, decision)
-
-
-def _gain_by_context(knowing: ContextSearch, plain: ContextSearch) -> Gain:
-    """What loggers by context gain in everything that individuals show.
-
-    Both sides have the same number of contexts, so that the gain is not that of a further context.
-    """
-    one = knowing.choice()
-    if one.n_contexts == 1:
-        return Gain(0.0, 0.0)
-    alike = [other for other in plain.candidates if other.n_contexts == one.n_contexts]
-    other = alike[0] if alike else plain.choice()
-    return plain.folds.gain(one.scores, other.scores)
-
-
-def _logger_decision(knowing: ContextSearch, plain: ContextSearch) -> Decision:
-    """Whether loggers of contexts' own predict clearly better, and are of use."""
-    gain = _gain_by_context(knowing, plain)
-    if not gain.clear(CLEAR_ERRORS["behaviour"]):
-        return Decision("behaviour", True, gain)
-    one, other = knowing.choice(), plain.choice()
-    if np.isinf([one.strengths.transitions, one.strengths.rewards, one.strengths.initial]).all():
-        reason = ", but individuals who were treated differently respond alike"
-        return Decision("behaviour", True, gain, reason)
-    loss = plain.folds.gain(plain.outcome_scores(other), knowing.outcome_scores(one))
-    worse = loss.clear(CLEAR_ERRORS["contexts"])
-    reason = f", but outcomes lose {loss}" if worse else ""
-    return Decision("behaviour", worse, gain, reason)
 
 
 @dataclass
@@ -222,16 +160,6 @@ class ContextSearch:
         problem = problem_of(settings, logs, [], as_engine(engine, settings.threads))
         folds = Folds(problem.likelihood, settings.folds, rng, few=3)
         return cls(problem, folds, restarts, rng, least)
-
-    def by_logger(self) -> tuple[ContextSearch, ContextSearch]:
-        """Two searches, in which contexts share the logger's policy and have their own."""
-        open_parts = tuple(part for part in self.problem.open_parts if part != "behaviour")
-        shared = self.problem._replace(open_parts=open_parts)
-        by_context = shared._replace(own_parts=(*shared.own_parts, "behaviour"))
-        return (
-            ContextSearch(shared, self.folds, self.restarts, self.rng, self.least),
-            ContextSearch(by_context, self.folds, self.restarts, self.rng),
-        )
 
     def run(
         self, most: int, report: Callable[[str], None] = lambda _: None, patience: int = 2
@@ -264,8 +192,7 @@ class ContextSearch:
         """The first candidate with several contexts: decides what they share, and the strengths."""
         hypotheses = sharing_hypotheses(self.problem.own_parts, self.problem.open_parts)
         held_out = self._held_out(n_contexts, hypotheses, max(2, self.restarts // 2))
-        strengths = held_out.best()
-        self.decisions = tuple(held_out.decisions(strengths))
+        strengths, self.decisions = held_out.choice()
         return held_out.candidate(strengths)
 
     def _held_out(
@@ -284,8 +211,11 @@ class ContextSearch:
         """
         trains = [train.with_contexts(n_contexts) for train in self.folds.trains]
         estimates: list[dict[PseudoCounts, Parameters]] = [{} for _ in trains]
-        for fold, before in enumerate(points or [None] * len(trains)):
-            for k in strengths:
+        # one kind of logger after the other: the second leaves the chance of the first as it is
+        kinds = [[k for k in strengths if np.isinf(k.behaviour) == one] for one in (True, False)]
+        for kind, fold in product(kinds, range(len(trains))):
+            before = points[fold] if points else None
+            for k in kind:
                 likelihood = trains[fold].with_pseudo_counts(k)
                 starts = starting_points(likelihood, restarts, self.rng)
                 if before is not None and before[-1].shape[-1] == n_contexts:
@@ -298,15 +228,6 @@ class ContextSearch:
                 estimates[fold][k] = max(ends, key=lambda run: run.objective).point
         open_parts = self.problem.open_parts if n_contexts > 1 else ()
         return HeldOut(self.folds, n_contexts, estimates, _climbed, open_parts)
-
-    def outcome_scores(self, candidate: Candidate) -> Floats:
-        """The scores of a candidate without what its predictions of the logger's actions add."""
-        acted = [
-            score
-            for train, test, point in zip(self.folds.trains, self.folds.tests, candidate.points)
-            for score in _at(train, candidate).held_out_actions(point, test)
-        ]
-        return candidate.scores - self.folds.individuals(acted)
 
     def best(self) -> Candidate:
         """The candidate that predicts best."""
@@ -322,9 +243,7 @@ class ContextSearch:
         losses = zip(self.candidates, self.losses())
         return next(one for one, loss in losses if not loss.clear(CLEAR_ERRORS["contexts"]))
 
-    def outcome(
-        self, report: Callable[[str], None], logger: Decision | None = None
-    ) -> ChosenContexts:
+    def outcome(self, report: Callable[[str], None]) -> ChosenContexts:
         """The evidence of all candidates, and what goes with the choice."""
         choice, losses = self.choice(), self.losses()
         models, log_likelihood, n_parameters = [], [], []
@@ -365,8 +284,8 @@ class ContextSearch:
             stability=stability,
             models=tuple(models),
         )
-        decisions = [*(self.decisions if choice.n_contexts > 1 else ()), logger]
-        words = tuple(str(decision) for decision in decisions if decision is not None)
+        several = choice.n_contexts > 1
+        words = tuple(str(one) for one in self.decisions if several or one.part == "behaviour")
         return ChosenContexts(selection, choice.strengths, words, shares)
 
     def _groups(self, candidate: Candidate, likelihood: MixtureLikelihood) -> tuple[float, float]:

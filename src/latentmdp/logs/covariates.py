@@ -64,17 +64,25 @@ class Covariates(Fielded):
         arrays.store(self, {"names": checked, "values": table, "levels": categories})
 
     @classmethod
-    def from_columns(cls, columns: Mapping[str, ArrayLike]) -> Covariates:
+    def from_columns(
+        cls, columns: Mapping[str, ArrayLike], categories: Iterable[str] = ()
+    ) -> Covariates:
         """Covariates from one column each: numbers stay numbers, texts and flags are categories.
 
-        None and NaN are missing values.
+        Numbers are too where they are named among the `categories`. None and NaN are missing
+        values.
         """
         from latentmdp.logs import frames
 
         names, values, levels = list(columns), [], {}
         for name in names:
-            cells = frames.values_or_labels(name, columns[name])
+            cells = frames.values_or_labels(name, columns[name], as_labels=name in categories)
             values.append(cells.values)
+            if values[0].size != cells.values.size:
+                raise ValueError(
+                    f"covariate {name!r} has {cells.values.size} values, others have "
+                    f"{values[0].size}"
+                )
             if cells.labels is not None:
                 levels[name] = cells.labels
         table = np.column_stack(values) if values else np.empty((0, 0))
@@ -230,40 +238,24 @@ class Encoder(Fielded):
                 f"there is no covariate {strange[0]!r}; there are "
                 f"{listed([repr(name) for name in self.names])}"
             )
-        absent = [name for name in self.names if name not in columns]
-        size = next((len(columns[name]) for name in self.names if name in columns), 1)
-        values = np.full((size, len(self.names)), np.nan)
-        unseen: list[str] = []
-        for k, name in enumerate(self.names):
-            if name in absent:
-                continue
-            levels = self.levels.get(name)
-            column = frames.values_or_labels(name, columns[name], as_labels=levels is not None)
-            if column.values.size != size:
-                raise ValueError(
-                    f"covariate {name!r} has {column.values.size} values, others have {size}"
-                )
-            values[:, k] = column.values
-            if levels is None and column.labels is not None:
-                raise ValueError(f"covariate {name!r} is a number, got {column.labels[0]!r}")
-            if levels is not None and column.labels is not None:
-                values[:, k] = _by_level(column.values, column.labels, levels)
-                for row in np.flatnonzero(np.isnan(values[:, k]) & ~np.isnan(column.values))[:1]:
-                    unseen.append(f"{name}={column.labels[int(column.values[row])]}")
-        self._warn_of_averages(values, absent, unseen)
-        return Covariates(self.names, values, self.levels)
-
-    def _warn_of_averages(self, values: Floats, absent: list[str], unseen: list[str]) -> None:
-        """Say what is taken for the average."""
-        notes = [f"{name} is not given" for name in absent]
-        notes += [f"{case} was never seen before" for case in unseen]
-        holes = np.atleast_1d(np.isnan(values).any(axis=0))
-        named = {case.partition("=")[0] for case in unseen} | set(absent)
-        notes += [
-            f"{n} is missing" for n, hole in zip(self.names, holes) if hole and n not in named
-        ]
+        known = {name: columns[name] for name in self.names if name in columns}
+        given = Covariates.from_columns(known, self.levels)
+        for name, labels in given.levels.items():
+            if name not in self.levels:
+                raise ValueError(f"covariate {name!r} is a number, got {labels[0]!r}")
+        values = np.full((len(given) if known else 1, len(self.names)), np.nan)
+        notes = [f"{name} is not given" for name in self.names if name not in known]
+        for name, cells, read in zip(given.names, given.values.T, given.relabelled(self.levels).T):
+            values[:, self.names.index(name)] = read
+            unseen = np.flatnonzero(np.isnan(read) & ~np.isnan(cells))
+            if unseen.size:
+                label = given.levels[name][int(cells[unseen[0]])]
+                notes.append(f"{name}={label} was never seen before")
+            elif np.isnan(cells).any():
+                notes.append(f"{name} is missing")
         if notes:
-            warnings.warn(f"covariates: {listed(notes)}; taken for the average", stacklevel=4)
+            warnings.warn(f"covariates: {listed(notes)}; taken for the average", stacklevel=3)
+        return Covariates(self.names, values, self.levels)
 
     def __repr__(self) -> str:
         return f"Encoder({', '.join(self.columns)})"

@@ -12,7 +12,7 @@ segment's last step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -111,16 +111,8 @@ def fields_of_table(
     """
     try:
         rows = _sorted_rows(*_read(table, names, options.covariates))
-        states, state_names = _labels(
-            rows,
-            ("state", "next_state"),
-            options.state_names,
-            options.n_states,
-            options.state_codes,
-        )
-        actions, action_names = _labels(
-            rows, ("action",), options.action_names, options.n_actions, options.action_codes
-        )
+        states, state_names = _labels(rows, ("state", "next_state"), options)
+        actions, action_names = _labels(rows, ("action",), options)
         action = actions["action"]
         links = _linked(rows, states)
         end, state_names = _ended(rows, links, state_names)
@@ -366,17 +358,17 @@ def codes_among(columns: Iterable[Integers]) -> Integers | None:
 
 
 def _labels(
-    rows: _Rows,
-    words: Collection[str],
-    declared: Sequence[str] | None,
-    size: int | None,
-    codes: Integers | Literal["auto"] | None,
+    rows: _Rows, words: Sequence[str], options: TableOptions
 ) -> tuple[dict[str, Integers], tuple[str, ...] | None]:
     """Columns of states or of actions by number, -1 where a cell is empty, and their names.
 
-    With a `size`, and with names that were `declared`, whole numbers are what they are; otherwise
-    they may be `codes`.
+    With a size, and with names that were declared, whole numbers are what they are; otherwise they
+    may be codes.
     """
+    kind = words[0]
+    declared, size, codes = (
+        getattr(options, name) for name in (f"{kind}_names", f"n_{kind}s", f"{kind}_codes")
+    )
     present = [word for word in words if word in rows.columns]
     texts = [word for word in present if frames.is_text(rows.columns[word])]
     filled = [w for w in present if rows.columns[w].null_count < rows.size]

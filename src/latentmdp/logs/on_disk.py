@@ -414,13 +414,10 @@ class _Measures(NamedTuple):
     def total(cls, parts: Sequence[_Measures]) -> _Measures:
         """Those of several parts, one after the other."""
         covariates = [part.covariates for part in parts if part.covariates is not None]
-        return cls(
-            np.concatenate([part.rows for part in parts]),
-            np.concatenate([part.steps for part in parts]),
-            np.concatenate([part.segments for part in parts]),
-            reduce(Summary.joined, (part.summary for part in parts)),
-            Covariates.concat(covariates) if covariates else None,
-        )
+        rows, steps, segments = (np.concatenate(column) for column in [*zip(*parts)][:3])
+        summary = reduce(Summary.joined, (part.summary for part in parts))
+        joined = Covariates.concat(covariates) if covariates else None
+        return cls(rows, steps, segments, summary, joined)
 
 
 INCOMPLETE = "incomplete.json"
@@ -782,12 +779,12 @@ def _completed_options(reader: _Reader, scans: list[_Scan]) -> TableOptions:
     if states and "terminated" in reader.columns and END not in states:
         states.append(END)
     changes: dict[str, Any] = {}
-    for argument, names in (("state_names", states), ("action_names", labels["action"])):
-        if names and getattr(options, argument) is None:
-            changes[argument] = names
-    kinds = (("state", ("state", "next_state")), ("action", ("action",)))
-    for kind, words in kinds:
-        given = getattr(options, f"{kind}_names") or getattr(options, f"n_{kind}s")
+    kinds = (("state", ("state", "next_state"), states), ("action", ("action",), labels["action"]))
+    for kind, words, names in kinds:
+        given = getattr(options, f"{kind}_names")
+        if names and given is None:
+            changes[f"{kind}_names"] = names
+        given = given or getattr(options, f"n_{kind}s")
         columns = [numbers[word].astype(np.int64) for word in words if word in numbers]
         changes[f"{kind}_codes"] = None if given else codes_among(columns)
     if options.covariates:

@@ -733,29 +733,25 @@ class Trajectories(Logs, Fielded):
     def deduplicate_with_inverse(self) -> tuple[Trajectories, NDArray[np.int64]]:
         """`deduplicate`, and for each episode here the index of its merged episode."""
         numbers: dict[Any, int] = {}
-        kinds = self._kinds_of_episodes().tolist()
-        keys = ((kind, *(x.tobytes() for x in one[:3])) for kind, one in zip(kinds, self))
+        kinds = zip(self._kinds_of_episodes().tolist(), self)
+        keys = ((kind, *(x.tobytes() for x in one[:3])) for kind, one in kinds)
         inverse = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
         first = np.unique(inverse, return_index=True)[1]
-        counts = np.bincount(inverse, weights=self.multiplicities(), minlength=first.size)
-        merged = self._gathered(first)
-        return merged._with(counts=np.rint(counts).astype(np.int64), episode_names=None), inverse
+        counts = np.zeros(first.size, np.int64)
+        np.add.at(counts, inverse, self.multiplicities())
+        return self._gathered(first)._with(counts=counts, episode_names=None), inverse
 
-    def _kinds_of_episodes(self) -> Indices:
+    def _kinds_of_episodes(self) -> Integers:
         """A number for each episode: identical episodes are merged where it is the same."""
-        labels = np.full(len(self), -1, dtype=np.int32) if self.contexts is None else self.contexts
-        if self.covariates is not None:
-            rows = np.column_stack([labels, np.nan_to_num(self.covariates.values, nan=np.inf)])
-            labels = np.unique(rows, axis=0, return_inverse=True)[1].astype(np.int32).ravel()
-        apart = np.zeros(len(self), np.bool_)
+        apart = np.full(len(self), self.propensities is not None or self.amounts is not None)
         if self.continues is not None:
-            apart = self.continues | np.append(self.continues[1:], False)
-        if self.propensities is not None or self.amounts is not None:
-            apart = np.ones(len(self), np.bool_)
-        if apart.any():
-            highest = int(labels.max(initial=0)) + 1
-            labels = np.where(apart, highest + np.arange(len(self)), labels).astype(np.int32)
-        return labels
+            apart |= self.continues | np.append(self.continues[1:], False)
+        rows = [np.where(apart, np.arange(len(self)), -1)]
+        if self.contexts is not None:
+            rows.append(self.contexts)
+        if self.covariates is not None:
+            rows += [*np.nan_to_num(self.covariates.values, nan=np.inf).T]
+        return np.asarray(np.unique(np.column_stack(rows), axis=0, return_inverse=True)[1].ravel())
 
     def as_arrays(self) -> tuple[Indices, Indices, Indices]:
         """States (N, L+1), actions (N, L) and rewards (N, L) when all lengths are equal."""

@@ -267,14 +267,14 @@ def off_policy_value(
     if assumed is not None:
         arrays.require_instance("model", assumed, LatentMDP)
         logs.validate(assumed)
-        parts = [_Part(b, np.arange(b.start, b.stop), assumed) for b in logs.batches()]
+        parts = [(b, np.arange(b.start, b.stop), assumed) for b in logs.batches()]
     else:
         parts = _halves(logs, generator)
-    world = parts[0].model
+    world = parts[0][2]
     final = world.terminal | np.pad(final_states(logs), (0, world.n_states - logs.n_states))
     shape = _Shape.of(method, weighted, logs, world)
     source: str | None = None
-    if behaviour is None and parts[0].batch.read().propensities is None:
+    if behaviour is None and parts[0][0].read().propensities is None:
         # The pooled choice of actions counts as one logged action in every state: that keeps the
         # ratios of rare states finite, and changes nothing where a state is seen often.
         rows = logged_behaviour(logs, 1.0, world.dimensions[1:])
@@ -305,12 +305,8 @@ def off_policy_value(
     return _result(logs, world, sums, logger, final, confidence, generator, paid)
 
 
-class _Part(NamedTuple):
-    """Episodes that are read together, their numbers, and the model that values them."""
-
-    batch: Batch
-    numbers: Integers
-    model: LatentMDP
+_Part = tuple[Batch, Integers, LatentMDP]
+"""Episodes that are read together, their numbers, and the model that values them."""
 
 
 def _with_known_ends(logs: Trajectories, shape: _Shape) -> Trajectories:
@@ -394,11 +390,11 @@ def _halves(logs: Logs, rng: np.random.Generator) -> list[_Part]:
         raise ValueError("logs whose reward values are not known need model=")
     held, order = logs.read(), rng.permutation(len(logs))
     halves = [np.sort(half) for half in np.split(order, [len(logs) // 2])]
-    parts = []
+    parts: list[_Part] = []
     for mine, other in zip(halves, halves[::-1]):
         with without_fit_warnings():
             fitted = EM(1).fit(held[other], rng=rng).model.replace(horizon=logs.longest)
-        parts += [_Part(b, mine[b.start : b.stop], fitted) for b in held[mine].batches()]
+        parts += [(b, mine[b.start : b.stop], fitted) for b in held[mine].batches()]
     return parts
 
 

@@ -81,15 +81,8 @@ class StandardErrors(Result):
     @classmethod
     def from_fields(cls, found: dict[str, Any]) -> Self:
         """The errors with these fields."""
-        values: dict[str, Any] = {one.name: found.get(one.name) for one in fields(cls)}
-        return cls(**values)
-
-
-class Bootstrap(NamedTuple):
-    """The differences d_b, shape (repeats, 1 + R), and what the refits say of the fit."""
-
-    differences: Floats
-    errors: StandardErrors
+        values: list[Any] = [found.get(one.name) for one in fields(cls)]
+        return cls(*values)
 
 
 def bootstrap_differences(
@@ -103,8 +96,8 @@ def bootstrap_differences(
     engine: Engine | None = None,
     world: LatentMDP | None = None,
     references: Sequence[Rule] = (),
-) -> Bootstrap:
-    """The differences d_b of the policy and of R `references`, and standard errors of the fit.
+) -> tuple[Floats, StandardErrors]:
+    """The differences d_b of the policy and R `references`, (repeats, 1 + R), and standard errors.
 
     A reference is not planned, so that its differences show the uncertainty of its value alone.
     Policies are planned and valued over the steps of `world`, by default of the fitted model.
@@ -120,7 +113,7 @@ def bootstrap_differences(
     common = (fit, planner, simulator, world or fit.model, tuple(references))
     with without_fit_warnings():
         rows = list(as_engine(engine).map(_difference, seeds.tolist(), *common))
-    return Bootstrap(np.array([own for own, _ in rows]), StandardErrors.of([x for _, x in rows]))
+    return np.array([own for own, _ in rows]), StandardErrors.of([x for _, x in rows])
 
 
 def _difference(

@@ -82,6 +82,7 @@ from latentmdp.offline.warnings import (
     fit_warnings,
     hardly_seen,
     logs_warnings,
+    missing_rewards_warnings,
     support_of,
     value_warnings,
 )
@@ -420,6 +421,7 @@ def solve(
     )
     steps = require_horizon(world, "the value of a policy found in logs")
     ends = possible_returns(paid_range(some, world), world, steps, final)
+    value = corrected(in_model.value, differences[:, 0], confidence).within(*ends)
     references = _references(in_model.value, world, compared, differences, confidence, ends)
     by = None if some.propensities is not None else logger_rows
     logged = logged_estimate(some, plan.policy, world, by, generator, final)
@@ -438,6 +440,7 @@ def solve(
         *(arms_warnings(in_model.value, switching) if arms else ()),
         *fit_warnings(fit, [str(w.message) for w in caught if w.category is FitWarning]),
         *value_warnings(logged, first_steps, in_model.unsupported),
+        *missing_rewards_warnings(some, value, ends),
         *logs_warnings(some, final),
     )
     for other in (w for w in caught if w.category is not FitWarning):
@@ -463,7 +466,7 @@ def solve(
         plan=plan,
         model=world,
         fit=dataclasses.replace(fit, model=world),
-        value=corrected(in_model.value, differences[:, 0], confidence).within(*ends),
+        value=value,
         optimism_bias=float(differences[:, 0].mean()),
         logged=logged,
         model_first_steps=first_steps,

@@ -14,6 +14,7 @@ import numpy as np
 from latentmdp._util import Flags, Floats, names
 from latentmdp.fit import Fit
 from latentmdp.logs import Trajectories
+from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP
 from latentmdp.offline.off_policy import LoggedEstimate
 
@@ -133,6 +134,26 @@ def value_warnings(
             f"{logged.mean:.4g} ± {logged.stderr:.2g} and {model_first_steps:.4g}"
         )
     return tuple(warnings)
+
+
+def missing_rewards_warnings(
+    logs: Trajectories, value: Interval, ends: tuple[float, float]
+) -> tuple[str, ...]:
+    """Whether rewards that are missing could move a value beyond its interval.
+
+    They are taken for like those that are there, which no check of the logs can see. Nothing earns
+    less or more than the `ends`.
+    """
+    counts = logs.step_counts()
+    share = float(counts @ np.isnan(logs.values())) / max(int(counts.sum()), 1)
+    below, above = share * (value.mean - ends[0]), share * (ends[1] - value.mean)
+    if max(below, above) <= 0.5 * (value.high - value.low):
+        return ()
+    return (
+        f"{share:.1%} of the rewards are missing, and taken for like the others: if it is the low "
+        f"ones that are missing the value may be up to {below:.3g} lower, if the high ones up to "
+        f"{above:.3g} higher",
+    )
 
 
 def logs_warnings(logs: Trajectories, final: Flags) -> tuple[str, ...]:
