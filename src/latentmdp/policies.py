@@ -393,6 +393,17 @@ class AlphaVectorPolicy(Fielded, Policy):
             self.__dict__["vectors"] = arrays.frozen(values.reshape(-1, model.n_contexts))
         return self
 
+    @classmethod
+    def of_arrays(
+        cls, vectors: Floats, actions: Indices, offsets: Integers, model: LatentMDP
+    ) -> AlphaVectorPolicy:
+        """A policy of arrays that a planner made: not checked, kept as they are, read-only now."""
+        self = cls.__new__(cls)
+        self.model, self.smoothing = model, 0.0
+        self.n_layers = (offsets.size - 1) // model.n_states
+        arrays.store(self, {"vectors": vectors, "actions": actions, "offsets": offsets})
+        return self
+
     def context_filter(self, model: LatentMDP) -> ContextFilter:
         """See `Policy.context_filter`."""
         return ContextFilter(self._filter)

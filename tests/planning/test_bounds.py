@@ -7,7 +7,7 @@ from models import random_model
 import latentmdp as lm
 from latentmdp import testing
 from latentmdp.planning.hsvi.bounds import Bounds
-from latentmdp.planning.hsvi.nodes import Nodes, alpha_policy, reached
+from latentmdp.planning.hsvi.nodes import Nodes, planned_policy, reached
 from latentmdp.planning.hsvi.search import HeuristicSearch, inclusion, systematic
 from latentmdp.planning.limits import PlanningClock
 
@@ -94,14 +94,14 @@ def test_a_plan_earns_its_vector_when_its_links_are_followed(seed: int) -> None:
     for plan in rng.choice(bounds.n_plans, 20, replace=False):
         t, x = divmod(int(plans.cell[plan]), 2)
         s = bounds.lumping.leaders[x]
-        by_context = plans.vector[plan][bounds.lumping.classes[s]]
+        by_context = plans.vector[plan][bounds.lumping.classes(s)]
         np.testing.assert_allclose(earned(t, s, plan), by_context, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_policy_keeps_only_plans_that_are_followed_and_their_value(seed: int) -> None:
     bounds = filled_bounds(seed, points=200)
-    policy = alpha_policy(bounds)
+    policy = planned_policy(bounds)
     assert policy.actions.size < bounds.n_plans
     assert testing.policy_value(bounds.model, policy) >= bounds.best_lower - 1e-10
     nodes = reached(Nodes(bounds, bounds.start_states, bounds.best_plans))
@@ -116,12 +116,12 @@ def test_garbage_is_collected_and_nothing_else(seed: int) -> None:
             add(bounds, t, rng, 60)
         sweep(bounds)
     bounds.kept = [np.array([3, -1, 7])]
-    before, kept = alpha_policy(bounds), bounds.plans.vector[[3, 7]].copy()
+    before, kept = planned_policy(bounds), bounds.plans.vector[[3, 7]].copy()
     n, points = bounds.n_plans, bounds.store.points
     numbers = points.plan[: bounds.n_points].copy()
     vectors = bounds.plans.vector[numbers]
     bounds.collect()
-    after = alpha_policy(bounds)
+    after = planned_policy(bounds)
     assert bounds.n_plans < n
     np.testing.assert_array_equal(before.vectors, after.vectors)
     np.testing.assert_array_equal(before.actions, after.actions)

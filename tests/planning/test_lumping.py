@@ -20,7 +20,7 @@ def assert_faithful(model: lm.LatentMDP, lumping: Lumping) -> None:
     problem, table, A = lumping.problem, model.outcomes, model.n_actions
     rewards = model.planning_rewards()
     for s, a in np.argwhere(model.allowed):
-        x, own = lumping.state[s], lumping.classes[s]
+        x, own = lumping.state[s], lumping.classes(s)
         row, led = s * A + a, x * A + a
         assert problem.allowed[x].tolist() == model.allowed[s].tolist()
         earned = problem.earned[problem.pay[led] + own]
@@ -35,7 +35,7 @@ def assert_faithful(model: lm.LatentMDP, lumping: Lumping) -> None:
             np.testing.assert_allclose(p * pattern.sum(), p.sum() * pattern, atol=1e-10)
             sums[lumping.outcome[k]] += p
             moved = own if problem.shift[j] < 0 else problem.target[problem.shift[j] + own]
-            np.testing.assert_array_equal(moved[p > 0.0], lumping.classes[n][p > 0.0])
+            np.testing.assert_array_equal(moved[p > 0.0], lumping.classes(n)[p > 0.0])
         np.testing.assert_allclose(sums, patterns, atol=1e-10)
 
 
@@ -86,6 +86,11 @@ def checked(model: lm.LatentMDP) -> Lumping:
     if model.horizon is not None:
         assert_same_optimum(model, lumping)
     return lumping
+
+
+def classes_of(lumping: Lumping) -> np.ndarray:
+    """The classes of all contexts in all states, (S, M)."""
+    return lumping.classes(np.arange(lumping.state.size))
 
 
 def n_distinct(*arrays: np.ndarray) -> int:
@@ -146,7 +151,20 @@ def test_rock_sample_is_its_grid_with_rocks_that_may_be_bad(size, rocks, horizon
         place, context = np.arange(model.n_states - 1), np.arange(2**rocks)
         np.testing.assert_array_equal(lumping.state, [*(place % cells), cells])
         good = context & ~(place // cells)[:, None]  # the rocks that are good and not sampled
-        np.testing.assert_array_equal(lumping.classes[:-1], good)
+        np.testing.assert_array_equal(classes_of(lumping)[:-1], good)
+
+
+def test_what_states_share_is_kept_once() -> None:
+    """Which rocks may still be good says what a state tells of its contexts, wherever the rover is.
+
+    And a reading says the same of them wherever it is as far from its rock.
+    """
+    model = lm.make("rock-sample", rng=0, size=3, rocks=4)
+    lumping, table = lump(model), model.outcomes
+    assert len(np.unique(lumping.member)) == len(lumping.members) == 2**4
+    problem = lumping.problem
+    assert problem.probs.size <= len(table.distinct) * 2**4 < problem.next_state.size * 2**4
+    assert problem.earned.size <= 2**4 * len(model.row_rewards().distinct) + 2
 
 
 @given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from([0.0, 0.6]), st.booleans())
@@ -156,8 +174,8 @@ def test_a_model_without_pairs_alike_stays_as_it_is(seed, contexts, zeros, bonus
     lumping, table = checked(model), model.outcomes.informative()
     problem, identity = lumping.problem, np.arange(contexts)
     np.testing.assert_array_equal(lumping.state, np.arange(3))
-    np.testing.assert_array_equal(lumping.classes, np.tile(identity, (3, 1)))
-    np.testing.assert_array_equal(lumping.contexts, np.tile(identity, (3, 1)))
+    np.testing.assert_array_equal(classes_of(lumping), np.tile(identity, (3, 1)))
+    np.testing.assert_array_equal(lumping.contexts, np.tile(identity, 3))
     assert (problem.shift == -1).all()
     assert (problem.width == contexts).all()
     np.testing.assert_array_equal(problem.starts, table.starts)
@@ -182,7 +200,7 @@ def test_copies_of_states_and_contexts_are_one(
     lumping = checked(model)
     assert n_distinct(lumping.state, origin) == lumping.leaders.size == base.n_states
     expected = origin[:, None] * 2 + np.where(model.terminal[:, None], 0, np.array(of))
-    found = lumping.problem.first[lumping.state][:, None] + lumping.classes
+    found = lumping.problem.first[lumping.state][:, None] + classes_of(lumping)
     assert n_distinct(found, expected) == n_distinct(found) == n_distinct(expected)
 
 
@@ -199,8 +217,8 @@ def test_a_probability_that_is_slightly_off_keeps_a_copy_apart(of: list[int], se
     twin = next(v for v in range(6) if v != u and origin[v] == origin[u])
     assert before.state[twin] == before.state[u]
     if of == [0, 0]:  # the copy may be the state with one of its contexts ruled out
-        assert before.classes[u, 0] == before.classes[u, 1]
-        assert after.classes[u, 0] != after.classes[u, 1]
+        assert before.classes(u)[0] == before.classes(u)[1]
+        assert after.classes(u)[0] != after.classes(u)[1]
     else:
         assert after.state[twin] != after.state[u]
 
@@ -212,7 +230,7 @@ def test_a_reward_that_differs_in_one_context_keeps_it_apart() -> None:
     bonus = np.zeros((3, 2, 2))
     bonus[2, 1, 0] = 1e-3
     model = same.replace(bonus=bonus)
-    np.testing.assert_array_equal(checked(model).classes, [[0, 0, 1], [0, 0, 1]])
+    np.testing.assert_array_equal(classes_of(checked(model)), [[0, 0, 1], [0, 0, 1]])
     forbidden = model.replace(allowed=[[True, True], [False, True]])
     assert checked(forbidden).problem.width.tolist() == [1, 1]
 
@@ -239,7 +257,7 @@ def test_contexts_whose_readings_differ_stay_apart() -> None:
     """Contexts 0 and 1 earn and go on alike, but the reading of one tells it from context 2."""
     inner, outer = [0.0, 0.5, 0.5, 0.0], [0.5, 0.0, 0.0, 0.5]
     model = two_bets([inner, outer, inner], [3.0, 3.0, -3.0], [0.0, 0.5, 0.5])
-    assert checked(model).classes.tolist() == [[0, 1, 2]]
+    assert classes_of(checked(model)).tolist() == [[0, 1, 2]]
 
 
 @pytest.mark.parametrize("hint", [0.0, 0.1])
@@ -259,10 +277,10 @@ def test_contexts_that_swap_what_follows_stay_apart(hint: float) -> None:
     bonus[0, 0] = hint
     model = lm.LatentMDP.from_amounts(T, amounts, horizon=2, initial=0, bonus=bonus)
     lumping = checked(model)
-    assert lumping.classes[0].tolist() == [0, 1]
+    assert lumping.classes(0).tolist() == [0, 1]
     if hint:
         assert lumping.state.tolist() == [0, 1, 1]
-        assert lumping.classes[1:].tolist() == [[0, 1], [1, 0]]
+        assert classes_of(lumping)[1:].tolist() == [[0, 1], [1, 0]]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -28,9 +28,11 @@ class Bound:
         by_state = [self.lumping.push(s, weights) for s in self.lumping.leaders]
         starts = np.unique(self.lumping.state[model.initial.any(axis=0)])
         informed = InformedSets(
-            self.problem, np.concatenate(by_state), self.best, starts, 1e9, lambda: None, run
-        )
-        self.sets = informed.make(entries, work)
+            self.problem, np.concatenate(by_state), self.best, starts, 1e9, lambda: None, run,
+            50, 1e5,
+        )  # fmt: skip
+        listed = informed._list(entries)
+        self.sets, _ = informed._valued(listed, informed._grids(listed, work))
         self._room = informed.make_room(self.sets)
 
     def at(self, t: int, s: int, beliefs: np.ndarray) -> np.ndarray:
@@ -40,7 +42,7 @@ class Bound:
 
     def known(self, t: int, s: int, beliefs: np.ndarray) -> np.ndarray:
         """Q-MDP's bound: the context is told at once."""
-        first = self.problem.first[self.lumping.state[s]] + self.lumping.classes[s]
+        first = self.problem.first[self.lumping.state[s]] + self.lumping.classes(s)
         return beliefs @ self.best[t, first]
 
 
@@ -262,7 +264,7 @@ def test_a_class_may_weigh_more_in_the_next_state() -> None:
     costs = np.moveaxis(-rng.random((3, 2, 3)), 2, 1)[np.arange(3)[:, None], of]  # (S, M, A)
     model = lm.LatentMDP.from_amounts(T, costs.swapaxes(0, 1), observed=False, horizon=3, initial=0)
     bound, beliefs = Bound(model), beliefs_over(4, rng)
-    np.testing.assert_array_equal(bound.lumping.classes, of)
+    np.testing.assert_array_equal(bound.lumping.classes(np.arange(bound.lumping.state.size)), of)
     for b in (beliefs, model.weights[None]):
         assert (bound.at(0, 0, b) >= optimum(model, 3, 0, b) - 1e-9).all()
 

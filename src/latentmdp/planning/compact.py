@@ -263,10 +263,10 @@ class _Choice:
 
     def _arrivals(self, graph: PolicyGraph) -> Floats:
         """u_i(m) of every node, (n, M)."""
-        model, nodes, table, followers = (
+        model, table, nodes, followers = (
             self.model,
-            graph.nodes,
             self.model.outcomes,
+            graph.nodes,
             graph.followers,
         )
         n, rows = nodes.actions.size, _groups(nodes.offsets) % model.n_states * model.n_actions

@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
+from typing import Any
 
 from latentmdp._util import compile_seconds
+from latentmdp.engines import thread_count
 
 MIB = float(1 << 20)
 
@@ -152,3 +154,10 @@ def check_limit(name: str, value: float | None, zero: bool = False) -> None:
         raise TypeError(f"{name} must be a number or None, got {type(value).__name__}")
     if math.isnan(value) or value < 0.0 or (value == 0.0 and not zero):
         raise ValueError(f"{name} must be {'at least 0' if zero else 'positive'}, got {value}")
+
+
+def check_limits(planner: Any) -> None:
+    """Refuse gaps, limits and threads of a planner that mean nothing."""
+    for name in ("gap", "absolute_gap", "spacing", "time_limit", "memory_limit"):
+        check_limit(name, getattr(planner, name, None), zero=name.endswith("gap"))
+    thread_count(planner.threads)

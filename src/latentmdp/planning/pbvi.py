@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from latentmdp._util import Floats, Integers, arrays
-from latentmdp.engines import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
-from latentmdp.planning.limits import MIB, PlanningClock, check_limit
+from latentmdp.planning.limits import MIB, PlanningClock, check_limits
 
 if TYPE_CHECKING:
     from latentmdp.planning.hsvi.bounds import Bounds
@@ -65,15 +64,12 @@ class PBVI:
             raise ValueError("give beliefs or spacing, not both")
         if self.beliefs is not None:
             arrays.positive_integer("beliefs", self.beliefs)
-        check_limit("spacing", self.spacing)
-        check_limit("time_limit", self.time_limit)
-        check_limit("memory_limit", self.memory_limit)
-        thread_count(self.threads)
+        check_limits(self)
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan; `upper` is Q-MDP's bound, or the guarantee's where that is smaller."""
         from latentmdp.planning.hsvi.bounds import Bounds
-        from latentmdp.planning.hsvi.policy_graph import planned_policy
+        from latentmdp.planning.hsvi.nodes import planned_policy
 
         require_model(model)
         clock = PlanningClock(self.time_limit, self.memory_limit)
@@ -175,7 +171,7 @@ def _fill(bounds: Bounds, grid: Floats) -> Iterator[None]:
         for x, s in enumerate(lumping.leaders.tolist()):
             pushed = np.zeros((len(grid), int(problem.width.max())))
             for m in range(grid.shape[1]):
-                pushed[:, lumping.classes[s, m]] += grid[:, m]
+                pushed[:, lumping.classes(s)[m]] += grid[:, m]
             beliefs = np.unique(pushed, axis=0)
             cells = np.full(len(beliefs), t * len(lumping.leaders) + x)
             bounds.locate(bounds.beliefs_in(cells, beliefs))

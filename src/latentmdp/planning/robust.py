@@ -37,14 +37,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latentmdp._util import Floats, Integers, Worded, arrays, require_choice
-from latentmdp.engines import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan, enclosing, relative
 from latentmdp.planning.endless import TOLERANCE
 from latentmdp.planning.hsvi.bounds import Bounds
-from latentmdp.planning.hsvi.policy_graph import earned_by_context, mixture_graph
+from latentmdp.planning.hsvi.nodes import earned_by_context, mixture_graph
 from latentmdp.planning.hsvi.search import HeuristicSearch, NothingLeft
-from latentmdp.planning.limits import PlanningClock, check_limit
+from latentmdp.planning.limits import PlanningClock, check_limit, check_limits
 
 OBJECTIVES = ("worst-case", "cvar", "regret", "ball")
 
@@ -153,11 +152,7 @@ class Robust:
 
     def __post_init__(self) -> None:
         require_choice("objective", self.objective, OBJECTIVES)
-        check_limit("gap", self.gap, zero=True)
-        check_limit("absolute_gap", self.absolute_gap, zero=True)
-        check_limit("time_limit", self.time_limit)
-        check_limit("memory_limit", self.memory_limit)
-        thread_count(self.threads)
+        check_limits(self)
         _check_level(self.objective, self.level)
 
     def plan(self, model: LatentMDP) -> RobustPlan:
@@ -221,31 +216,25 @@ class WeightSet(NamedTuple):
 
         K, M = values.shape
         scale = max(float(np.abs(values).max()), 1e-300)
-        is_ball = self.objective == "ball"  # w = weights + more - less
-        n = 2 * M if is_ball else M
-        part = np.concatenate([values, -values], axis=1) if is_ball else values
-        matrix = np.column_stack([part / scale, -np.ones(K)])
-        right = -(values @ self.weights) / scale if is_ball else np.zeros(K)
-        total = np.concatenate([np.ones(M), -np.ones(M) if is_ball else [], [0.0]])
-        highest: list[float | None] = [None] * n
-        if self.objective == "cvar":
-            highest = [float(w) / self.level for w in self.weights]
-        if is_ball:
-            matrix = np.vstack([matrix, np.append(np.ones(n), 0.0)])
-            right = np.append(right, self.level)
-            highest[M:] = self.weights.tolist()
+        # w = base + more - less: only in a ball weights are moved, elsewhere all are given.
+        is_ball = self.objective == "ball"
+        base = self.weights if is_ball else np.zeros(M)
+        most = self.weights / self.level if self.objective == "cvar" else np.ones(M)
+        ones, signs = np.ones(2 * M), np.repeat([1.0, -1.0], M)
+        moved = np.concatenate([values, -values], axis=1) / scale
         answer = linprog(
-            np.append(np.zeros(n), 1.0),
-            A_ub=matrix,
-            b_ub=right,
-            A_eq=total[None],
-            b_eq=[0.0 if is_ball else 1.0],
-            bounds=[*((0.0, top) for top in highest), (None, None)],
+            np.append(np.zeros(2 * M), 1.0),
+            A_ub=np.block([[moved, -np.ones((K, 1))], [ones, 0.0]]),
+            b_ub=np.append(-(values @ base) / scale, self.level if is_ball else 1.0),
+            A_eq=np.append(signs, 0.0)[None],
+            b_eq=[1.0 - base.sum()],
+            bounds=[*((0.0, top) for top in np.append(most, base)), (None, None)],
             method="highs",
         )
         if answer.x is None:  # rounding in a degenerate program: any answer keeps bounds valid
             return self.weights.copy(), np.eye(K)[int(np.argmax(values @ self.weights))]
-        w = self.weights + answer.x[:M] - answer.x[M:n] if is_ball else answer.x[:M]
+        more, less = np.split(answer.x[:-1], 2)
+        w = base + more - less
         mixture = np.maximum(-answer.ineqlin.marginals[:K], 0.0)
         mixture[mixture < 1e-9] = 0.0  # drawn too rarely to count
         w = np.maximum(w, 0.0)
@@ -322,8 +311,10 @@ class _CuttingPlanes:
     def _informed_values(self) -> Floats:
         """V*_m (M,): what could be earned if the context were known; from above without an end."""
         bounds, model = self.bounds, self.bounds.model
-        places = bounds.problem.first[bounds.lumping.state][:, None] + bounds.lumping.classes
-        earned = (model.initial * bounds.best[0, places].T).sum(axis=1)
+        states = bounds.start_states
+        places = bounds.problem.first[bounds.lumping.state[states], None]
+        places = places + bounds.lumping.classes(states)
+        earned = (model.initial_vectors.of(states) * bounds.best[0, places]).sum(axis=0)
         return earned if model.initial_bonus is None else earned + model.initial_bonus
 
     def _lower_upper(self) -> None:

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from latentmdp.engines import thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
-from latentmdp.planning.limits import PlanningClock, check_limit
+from latentmdp.planning.limits import PlanningClock, check_limits
 
 if TYPE_CHECKING:
     from latentmdp.planning.hsvi.bounds import Bounds
@@ -56,15 +55,11 @@ class HSVI:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        check_limit("gap", self.gap, zero=True)
-        check_limit("absolute_gap", self.absolute_gap, zero=True)
-        check_limit("time_limit", self.time_limit)
-        check_limit("memory_limit", self.memory_limit)
-        thread_count(self.threads)
+        check_limits(self)
 
     def plan(self, model: LatentMDP) -> Plan:
         """Plan until a gap or a limit is reached; `guarantee` is (1, upper - lower)."""
-        from latentmdp.planning.hsvi.policy_graph import planned_policy
+        from latentmdp.planning.hsvi.nodes import planned_policy
         from latentmdp.planning.hsvi.search import HeuristicSearch
 
         require_model(model)

@@ -31,7 +31,7 @@ from latentmdp.planning.hsvi.kernels import (
     Trials,
 )
 from latentmdp.planning.hsvi.lumping import LumpedProblem, lump
-from latentmdp.planning.hsvi.sets import InformedSets
+from latentmdp.planning.hsvi.sets import GROWTH, InformedSets
 from latentmdp.planning.limits import LimitReached, PlanningClock
 from latentmdp.planning.qmdp import best_actions, best_of, policy_values, q_values
 
@@ -42,17 +42,20 @@ _DEEPEST = 300
 """Without an end, walks are no longer, nor so long that discount^length is below its inverse: what
 comes later hardly moves the start, and takes as long."""
 
-_AT_ONCE = 2**22
-"""Numbers that backups of points may write before they are recorded: fewer waste the threads, more
-take memory."""
+AT_ONCE = 2**22
+"""Numbers that are written, or looked at, in a few thousandths of a second: fewer at once waste the
+threads, more take memory and let the clock wait."""
+
+EXPLORED = 0.2
+"""Share of all work that is spent to find out: that of a round of trials, which may bring nothing
+by chance if they are fewer, and what a kind of round that brought less may take of the others'. And
+of the memory limit, what bounds from sets may take, and half of it the first policies."""
 
 
-def _resized(array: Any, size: int, blank: Any = None) -> Any:
-    """A copy of an array with room for `size` rows; those that are new hold `blank`."""
+def _resized(array: Any, size: int) -> Any:
+    """A copy of an array with room for `size` rows."""
     grown = np.empty((size, *array.shape[1:]), array.dtype)
     grown[: len(array)] = array[:size]
-    if blank is not None:
-        grown[len(array) :] = blank
     return grown
 
 
@@ -103,13 +106,10 @@ class Bounds:
     threads
         How many share the work; results do not depend on it.
     few
-        Plans of a cell that are all looked at, see `kernels.arrange`: to find the best leaders of
-        so many would cost as much.
+        Plans of a cell that are all looked at, see `kernels.arrange`. By default four blocks: as
+        many as those of the leaders, and of the two best ones' plans.
     informed
         Whether to bound values from above by sets of contexts, or by single ones.
-    share
-        Of the memory limit, what bounds from sets may take, and half of it the policies that ask no
-        questions.
 
     Attributes
     ----------
@@ -134,16 +134,20 @@ class Bounds:
     """
 
     def __init__(
-        self, model: LatentMDP, clock: PlanningClock, threads: int | None, few: float = 32.0,
-        informed: bool = True, share: float = 0.2,
+        self, model: LatentMDP, clock: PlanningClock, threads: int | None,
+        few: float | None = None, informed: bool = True,
     ) -> None:  # fmt: skip
-        room = share * min(clock.memory, 2.0**35)
+        room = EXPLORED * min(clock.memory, 2.0**35)
         self.quotient = quotient(model, room)
         model = self.quotient.model
-        self.model, self.check, self.threads, self.few = model, clock.check, threads, few
+        self.model, self.check, self.threads = model, clock.check, threads
+        self.few = 4.0 * kernels.LANES if few is None else few
         self.kept: list[Integers] = []
         check = clock.check
-        self.lumping = lump(model, self._share_all, self.quotient.keep_apart or check)
+        # Without lumping, what follows takes longer still, and may not fit into memory.
+        is_small = 8.0 * model.n_layers * model.n_states * model.n_actions * model.n_contexts < room
+        lumping_check = self.quotient.keep_apart or (check if is_small else None)
+        self.lumping = lump(model, self.share_all, lumping_check)
         problem = self.problem = self.lumping.problem
         flat, at_least = self.lumping.flat(), clock.with_time_left().check
         q = q_values(flat, at_least, threads)
@@ -157,11 +161,12 @@ class Bounds:
         self._informed = informed
         self._informing = 1.0, 0.0  # of the last: work of what was expected, seconds of its work
         self._sets = InformedSets(
-            problem, self.reference, self.best, starts, room, check, self._share
+            problem, self.reference, self.best, starts, room, check, self._share, self.depth,
+            AT_ONCE / _LOOKS,
         )  # fmt: skip
         self.memory, self._most_outcomes = clock.memory, int(np.diff(problem.starts).max())
         self.first_actions, first_plans, policy_of = self._first_policies(
-            flat, q, least, 0.5 * share * clock.memory, at_least
+            flat, q, least, 0.5 * EXPLORED * clock.memory, at_least
         )
         lowest = max(float(least.min()), float(first_plans.min()))
         self.magnitude = max(float(np.abs(self.best).max()), -lowest) + hidden
@@ -206,7 +211,7 @@ class Bounds:
         """Run a kernel over n items by threads, looking at the clock."""
         run_blocks(kernel, self._spans(n), self.threads, self.check, *arguments)
 
-    def _share_all(self, kernel: Callable[..., Any], n: int, *arguments: Any) -> None:
+    def share_all(self, kernel: Callable[..., Any], n: int, *arguments: Any) -> None:
         """Run a kernel over n items by threads, to the end."""
         run_blocks(kernel, self._spans(n), self.threads, None, *arguments)
 
@@ -215,12 +220,12 @@ class Bounds:
 
     def _first_policies(
         self, flat: LatentMDP, q: Floats, least: Floats, memory: float,
-        at_least: Callable[[], None], looks: float = 1e8,
+        at_least: Callable[[], None],
     ) -> tuple[Any, ...]:  # fmt: skip
         """Memoryless policies: one for all contexts, and those that are best in single ones.
 
-        As many as so much memory allows, and looks at outcomes, a fraction of a second; `at_least`
-        is the clock of the first.
+        As many as so much memory allows, and a fraction of a second; `at_least` is the clock of the
+        first.
 
         Their actions (layers, X, K) and values (K, layers x all classes), and of every class the
         policy that is best for it alone, 0 if that is not among them.
@@ -237,9 +242,9 @@ class Bounds:
         outcomes = 1.0 + flat.outcomes.size / problem.allowed.shape[1]
         cost = outcomes * (problem.layers if problem.ends else 500.0)
         room = memory / (8.0 * pairs)
-        n = int(min(model.n_contexts, max(2.0, looks / cost), max(2.0, room)))
+        n = int(min(model.n_contexts, max(2.0, AT_ONCE * _LOOKS / cost), max(2.0, room)))
         heaviest = np.argsort(-model.weights, kind="stable")[:n]
-        of_class = problem.first[:-1] + lumping.classes[lumping.leaders][:, heaviest].T
+        of_class = problem.first[:-1] + lumping.classes(lumping.leaders)[:, heaviest].T
         actions = np.concatenate([joint[:, :, None], alone[:, of_class].swapaxes(1, 2)], axis=2)
         values = np.tile(least[:, None, None], (1, state.size, 1))  # of any policy no less is known
         # The first at once, as time may run out for the others.
@@ -254,8 +259,7 @@ class Bounds:
         policy = np.zeros(model.n_contexts, np.int32)
         policy[heaviest] = np.arange(1, n + 1)
         policy[policy >= values.shape[2]] = 0
-        within = np.arange(state.size) - problem.first[state]
-        policy_of = policy[lumping.contexts[state, within]]
+        policy_of = policy[lumping.contexts]
         first_plans = np.ascontiguousarray(np.moveaxis(values, 2, 0)).reshape(-1, pairs)
         return actions, first_plans, policy_of
 
@@ -389,7 +393,7 @@ class Bounds:
         n, nothing = cells.size, np.full(cells.size, -np.inf)
         return Expansion(cells, beliefs, np.ones(n), nothing, knowns, knowns, np.full(n, -1))
 
-    def refine(self, factor: float = 10.0) -> bool:
+    def refine(self, factor: float) -> bool:
         """Tell beliefs apart so many times as finely, and look at so many times as many plans.
 
         Returns whether that can be: there is nothing finer than a float.
@@ -464,7 +468,7 @@ class Bounds:
         Returns by how much the lower bound rose at most.
         """
         widest, most = self.store.points.belief.shape[1], self._most_outcomes
-        risen, at_once = 0.0, max(256, _AT_ONCE // (widest + most))
+        risen, at_once = 0.0, max(256, AT_ONCE // (widest + most))
         for begin in range(0, chosen.size, at_once):
             some, up = chosen[begin : begin + at_once], above[begin : begin + at_once]
             backups = self._backups(some.size)
@@ -481,20 +485,20 @@ class Bounds:
         self.n_backups += chosen.size
         self.work += float(self._by_state[states].sum())
 
-    def run_trials(self, share: float = 0.5) -> None:
-        """Some trials from the start, each until the gap is below a share of that at the start."""
+    def run_trials(self) -> None:
+        """Some trials from the start, each until the gap is below half of that at the start."""
         depth = self.depth
         # So many that a call is worth it, that the clock is looked at often enough, and that points
         # are no more than double before they are arranged. A backup may need two blocks of its own.
         each = max(float(self._by_state.mean()), 2.0 * kernels.LANES)
         room = int(each * (depth + 1)) * self.store.points.belief.shape[1]
-        count = max(1, min(self.n_points // (depth + 1), _AT_ONCE // room))
+        count = max(1, min(self.n_points // (depth + 1), AT_ONCE // room))
         most = count * (depth + 1)
         self._reserve(most, most, most * self._most_outcomes, 2 * most)
         lowers, uppers, _ = self.bounds_at(self.start_points)
         gaps = self.start_weights * np.maximum(uppers - lowers, 0.0)
         path = np.empty(depth + 1, np.int64)
-        trials = Trials(path, gaps, count, share, self.resolution, self._least_rise)
+        trials = Trials(path, gaps, count, 1.0 / GROWTH, self.resolution, self._least_rise)
         given = self._arguments(
             kernels.TRIALS, self.start_points, weights=self.start_weights,
             actions=np.zeros(gaps.size, np.int64), out=self._expansion(self._most_outcomes),
@@ -505,7 +509,7 @@ class Bounds:
         # Forth and back, and one thread where other work is shared by several.
         self.work += 4.0 * n_backups * float(self._by_state.mean())
 
-    def arrange(self, factor: float = 2.0) -> None:
+    def arrange(self, factor: float = GROWTH) -> None:
         """Arrange plans and points anew, once there are so many times as many as the last time."""
         if self.n_points <= factor * self._arranged:
             return

@@ -722,6 +722,18 @@ def arrange(tables, store, few, least, mass):
 
 
 @njit(cache=True, nogil=True)
+def write_vectors(start, stop, plans, vectors, policies, first, members, rows, out):
+    """Fill out (n, M) with what plans (n,) earn in each context, where row rows[i] of `members` has
+    its class: -1 - k is policy k, whose values begin at first[i].
+    """
+    for i in range(start, stop):
+        plan, row = plans[i], rows[i]
+        for m in range(out.shape[1]):
+            c = members[row, m]
+            out[i, m] = vectors[plan, c] if plan >= 0 else policies[-1 - plan, first[i] + c]
+
+
+@njit(cache=True, nogil=True)
 def mark(first, starts, counts, links, wanted):
     """Mark the plans that are linked to, directly or through others, from the first ones."""
     stack = np.empty(wanted.shape[0], np.int64)

@@ -20,270 +20,241 @@ def mix(x):
     return x ^ (x >> np.uint64(31))
 
 
+@njit(**INNER)
+def label_row(keys, slots, out, i):
+    """Number the distinct keys (M,) in the order they come, into out[i] (M,).
+
+    `slots` is a table of hashes with more than M places, filled with -1, also afterwards.
+    """
+    size, count = np.uint64(slots.shape[0]), 0
+    for m in range(keys.shape[0]):
+        h = mix(keys[m]) % size
+        while slots[h] >= 0 and keys[slots[h]] != keys[m]:
+            h = (h + np.uint64(1)) % size
+        if slots[h] < 0:
+            slots[h], out[i, m] = m, count
+            count += 1
+        else:
+            out[i, m] = out[i, slots[h]]
+    slots[:] = -1
+
+
 @njit(cache=True, nogil=True)
-def hash_pairs(start, stop, table, chances, allowed, pay, earned, salt, before, out):
-    """A key of every pair of the states start..stop-1 from the classes of those that follow it.
+def label(start, stop, keys, out):
+    """Number the distinct keys of each row in the order they come, the key 0 with -1."""
+    M = keys.shape[1]
+    slots, row = np.full(4 * M, -1, np.int32), np.empty(M, np.uint64)
+    for i in range(start, stop):
+        for m in range(M):
+            row[m] = keys[i, m]
+        label_row(row, slots, out, i)
+        for m in range(M):
+            if keys[i, m] == np.uint64(0):
+                out[i, m] = -1
+
+
+@njit(cache=True, nogil=True)
+def sign_states(starts, n_actions, units, n_units, paid, n_kinds, out):
+    """Keys out (S,) of states: the same where all kinds of outcomes and rewards are.
+
+    `units` (n,) are the kinds of outcomes, paid (S A,) those of rewards. How often a kind occurs
+    plays no part.
+    """
+    seen, earned = np.full(n_units, -1), np.full(n_kinds, -1)
+    for s in range(out.shape[0]):
+        key = np.uint64(0)
+        for row in range(s * n_actions, (s + 1) * n_actions):
+            if earned[paid[row]] != s:
+                earned[paid[row]] = s
+                key += mix(np.uint64(n_units + paid[row] + 1))
+            for k in range(starts[row], starts[row + 1]):
+                if seen[units[k]] != s:
+                    seen[units[k]] = s
+                    key += mix(np.uint64(units[k] + 1))
+        out[s] = key
+
+
+@njit(cache=True, nogil=True)
+def split_contexts(
+    start, stop, states, table, n_actions, units, n_units, kind, paid, kinds, part, rows, out
+):
+    """Number the contexts of states by what they say of outcomes, rewards and classes that follow.
+
+    Outcome k has the kind kind[k], row s A + a earns by the kind paid[s A + a]: a row of `kinds`,
+    which numbers alike contexts alike and those where it is impossible -1. State n has the classes
+    rows[part[n]]. Outcomes with the same number units[k] have the same kind, and the same classes
+    follow. Fills out[start:stop] (., M) for states[start:stop].
+    """
+    M = kinds.shape[1]
+    slots, keys = np.full(4 * M, -1, np.int32), np.empty(M, np.uint64)
+    seen = np.full(n_units + kinds.shape[0], -1)
+    for i in range(start, stop):
+        keys[:] = np.uint64(0)
+        for row in range(states[i] * n_actions, (states[i] + 1) * n_actions):
+            for k in range(table.starts[row] - 1, table.starts[row + 1]):
+                first = k < table.starts[row]  # the row's reward comes before its outcomes
+                which = paid[row] if first else kind[k]
+                unit = n_units + which if first else units[k]
+                if seen[unit] == i:
+                    continue
+                seen[unit] = i
+                salt, d = mix(np.uint64(unit + 1)), -1 if first else part[table.next_state[k]]
+                for m in range(M):
+                    # A class and a number have 32 bits each; what is impossible leads nowhere.
+                    c = 0 if d < 0 or kinds[which, m] < 0 else rows[d, m]
+                    value = np.uint64(kinds[which, m] + 1) << np.uint64(32) | np.uint64(c)
+                    keys[m] += mix(salt ^ value)
+        label_row(keys, slots, out, i)
+
+
+@njit(cache=True, nogil=True)
+def hash_pairs(start, stop, table, chances, allowed, pay, earned, pairs, salt, before, out):
+    """A key of every pair of the states start..stop-1 from the numbers of those that follow it.
 
     `chances` (P, M) and earned (Q, M) are keys of probabilities, 0 for none, and of rewards: row
-    s A + a earns earned[pay[s A + a]]. `salt` (S, M) keeps pairs apart, `before` (S, M) are classes
-    so far. The keys of the outcomes of an action are added, so their order does not matter.
+    s A + a earns earned[pay[s A + a]]. salt (N,) keeps pairs apart, before (N,) are numbers so far.
+    The keys of the outcomes of an action are added, so their order does not matter.
     """
     n_actions = allowed.shape[1]
-    M = before.shape[1]
-    total, key = np.empty(M, np.uint64), np.empty(M, np.uint64)
     for s in range(start, stop):
-        for m in range(M):
-            key[m] = salt[s, m]
-        for a in range(n_actions):
-            row = s * n_actions + a
-            for m in range(M):
-                total[m] = np.uint64(2 * a + allowed[s, a])
-            for k in range(table.starts[row], table.starts[row + 1]):
-                n, p = table.next_state[k], table.pattern[k]
-                for m in range(M):
-                    if chances[p, m] > np.uint64(0):
-                        total[m] += mix(chances[p, m] + mix(np.uint64(before[n, m])))
-            for m in range(M):
-                key[m] = mix(key[m] + mix(total[m] + earned[pay[row], m]))
-        for m in range(M):
-            out[s, m] = key[m]
+        context = pairs.begin[pairs.part[s]] - pairs.first[s]
+        for j in range(pairs.first[s], pairs.first[s + 1]):
+            m, key = pairs.context[context + j], salt[j]
+            for a in range(n_actions):
+                row = s * n_actions + a
+                total = np.uint64(2 * a + allowed[s, a]) + earned[pay[row], m]
+                for k in range(table.starts[row], table.starts[row + 1]):
+                    n, p = table.next_state[k], chances[table.pattern[k], m]
+                    if p > np.uint64(0):
+                        then = before[pairs.first[n] + pairs.rows[pairs.part[n], m]]
+                        total += mix(p + np.uint64(then) * np.uint64(0x9E3779B97F4A7C15))
+                key = mix(key + mix(total))
+            out[j] = key
 
 
 @njit(cache=True, nogil=True)
-def split_classes(start, stop, table, n_actions, pairs, count, salt, failed):
-    """Keep contexts of one of `count` classes apart whose outcomes in a state do not match.
+def keep_apart(first, like, last, salt):
+    """Keep pairs of one state with the same number apart: an outcome there tells which it is.
 
-    What follows an action may be the same for both, but after other outcomes: then the outcome
-    tells them apart. Such a context of the states start..stop-1 gets a salt of its own among those
-    of its class, and failed[s] is set.
+    All but the first get a salt by their order. `last`, filled with -1, is room for all numbers.
+    Returns whether there were any.
     """
-    M = pairs.shape[1]
-    first = np.full(count, M, np.int64)  # context of each class, beyond all where there is none
-    for s in range(start, stop):
-        for m in range(M):
-            rank = 0
-            for other in range(first[pairs[s, m]], m):
-                if pairs[s, other] == pairs[s, m]:
-                    if _match(table, n_actions, pairs, s, m, other):
-                        rank = int(salt[s, other])
-                        break
-                    rank = max(rank, int(salt[s, other]) + 1)
-            first[pairs[s, m]] = min(m, first[pairs[s, m]])
-            if rank != salt[s, m]:
-                salt[s, m], failed[s] = rank, True
-        for m in range(M):
-            first[pairs[s, m]] = M
+    rank, found = np.zeros(last.shape[0], np.int64), False
+    for s in range(first.shape[0] - 1):
+        for j in range(first[s], first[s + 1]):
+            i = like[j]
+            rank[i] = rank[i] + 1 if last[i] == s else 0
+            last[i] = s
+            if rank[i] > 0:
+                salt[j], found = mix(salt[j] + np.uint64(rank[i])), True
+    return found
 
 
 @njit(cache=True, nogil=True)
-def _match(table, n_actions, pairs, s, m, other):
-    """Whether each outcome of a state is as likely in both contexts and leads to the same class."""
-    for k in range(table.starts[s * n_actions], table.starts[(s + 1) * n_actions]):
-        p, n = table.distinct[table.pattern[k], m], table.next_state[k]
-        if abs(p - table.distinct[table.pattern[k], other]) > 1e-11:
-            return False
-        if p > 0.0 and pairs[n, m] != pairs[n, other]:
-            return False
-    return True
+def choose_leaders(order, first, like, holder, leader, lead):
+    """Put each state, those with most classes first, to a leader that has all of its pairs.
 
-
-@njit(cache=True, nogil=True)
-def number_classes(pairs, number, own, counts, contexts):
-    """Number the classes of each state in the order of their first contexts.
-
-    `pairs` (S, M) are class numbers; fills own (S, M), counts (S,) and contexts (S, M), where
-    contexts[s, :counts[s]] are the first contexts of the classes. `number` is room for all classes,
-    filled with -1.
+    Fills leader (S,) and lead (N,): the class of each pair among those of the leader; a state that
+    leads itself keeps what is there. `holder` is room for all numbers of pairs, filled with -1.
     """
-    S, M = pairs.shape
-    for s in range(S):
-        count = 0
-        for m in range(M):
-            if number[pairs[s, m]] < 0:
-                number[pairs[s, m]] = count
-                contexts[s, count] = m
-                count += 1
-            own[s, m] = number[pairs[s, m]]
-        counts[s] = count
-        for c in range(count):
-            number[pairs[s, contexts[s, c]]] = -1
-
-
-@njit(cache=True, nogil=True)
-def choose_leaders(order, pairs, own, counts, contexts, holder, place, leader, classes):
-    """Put each state, those with most classes first, to a leader that has all of its classes.
-
-    Fills leader (S,) and classes (S, M): the class of each context among those of the leader.
-    `holder`, filled with -1, and `place` are room for all classes.
-    """
-    S, M = pairs.shape
-    for i in range(S):
-        s = order[i]
-        r = holder[pairs[s, 0]]
-        for c in range(counts[s]):
-            if holder[pairs[s, contexts[s, c]]] != r:
+    place = np.empty(holder.shape[0], np.int64)
+    for s in order:
+        r = holder[like[first[s]]]
+        for j in range(first[s], first[s + 1]):
+            if holder[like[j]] != r:
                 r = -1
         leader[s] = s if r < 0 else r
-        for m in range(M):
-            classes[s, m] = own[s, m] if r < 0 else place[pairs[s, m]]
-        if r < 0:
-            for c in range(counts[s]):
-                pair = pairs[s, contexts[s, c]]
-                if holder[pair] < 0:
-                    holder[pair], place[pair] = s, c
+        for j in range(first[s], first[s + 1]):
+            if r >= 0:
+                lead[j] = place[like[j]]
+            elif holder[like[j]] < 0:
+                holder[like[j]], place[like[j]] = s, j - first[s]
 
 
 @njit(cache=True, nogil=True)
-def check_leaders(table, n_actions, own, contexts, leader, classes, position):
-    """Match the outcomes of each state with those of its leader; a state that fails leads itself.
+def check_leaders(start, stop, table, n_actions, longest, pairs, leader, lead, position, failed):
+    """Match the outcomes of the states start..stop-1 with those of their leaders.
 
     Fills position (n,): which outcome of the leader's row each outcome is, counted from the row's
-    first. Returns how many states failed: then those that rely on them must be checked again.
+    first; and failed (S,): whether some of them do not match. No row has more than `longest`.
     """
-    S = own.shape[0]
-    failed = 0
-    used = np.zeros(table.next_state.size, np.bool_)
-    for s in range(S):
-        r, good = leader[s], True
+    used = np.empty(longest, np.bool_)
+    for s in range(start, stop):
+        r, failed[s] = leader[s], False
         for a in range(n_actions):
             begin, end = table.starts[s * n_actions + a], table.starts[s * n_actions + a + 1]
             first, last = table.starts[r * n_actions + a], table.starts[r * n_actions + a + 1]
-            if r == s:
-                for k in range(begin, end):
-                    position[k] = k - begin
-                continue
-            for j in range(first, last):
-                used[j] = False
-            good = good and (begin < end) == (first < last)
-            for k in range(begin, end):
-                match = -1
-                for j in range(first, last):
-                    if (
-                        match < 0
-                        and not used[j]
-                        and _same(table, k, j, s, r, contexts, leader, classes)
-                    ):
-                        match = j
-                if match < 0:
-                    good = False
-                else:
-                    used[match], position[k] = True, match - first
-        if not good:
-            failed += 1
-            leader[s] = s
-            classes[s] = own[s]
-    return failed
+            used[: last - first] = False
+            failed[s] = failed[s] or (begin < end) != (first < last)
+            for k in range(begin, begin if failed[s] else end):
+                j = first if r != s else first + k - begin
+                while j < last and r != s:
+                    if not used[j - first] and _same(table, k, j, s, r, pairs, leader, lead):
+                        break
+                    j += 1
+                if j == last:
+                    failed[s] = True
+                    break
+                used[j - first], position[k] = True, j - first
 
 
 @njit(cache=True, nogil=True)
-def _same(table, k, j, s, r, contexts, leader, classes):
+def _same(table, k, j, s, r, pairs, leader, lead):
     """Whether outcome k of state s is outcome j of its leader r, class by class."""
     n, other = table.next_state[k], table.next_state[j]
     if leader[n] != leader[other]:
         return False
-    for m in range(classes.shape[1]):
-        p, like = table.distinct[table.pattern[k], m], contexts[r, classes[s, m]]
+    mine, theirs = pairs.begin[pairs.part[s]], pairs.begin[pairs.part[r]]
+    for c in range(pairs.first[s + 1] - pairs.first[s]):
+        m, like = pairs.context[mine + c], pairs.context[theirs + lead[pairs.first[s] + c]]
+        p = table.distinct[table.pattern[k], m]
         if abs(p - table.distinct[table.pattern[j], like]) > 1e-11:
             return False
-        if p > 0.0 and classes[n, m] != classes[other, like]:
+        after = pairs.first[n] + pairs.rows[pairs.part[n], m]
+        expected = pairs.first[other] + pairs.rows[pairs.part[other], like]
+        if p > 0.0 and lead[after] != lead[expected]:
             return False
     return True
 
 
 @njit(cache=True, nogil=True)
-def fill_problem(
-    table, n_actions, paid, rewards, leaders, number, contexts, classes, width, starts, next_state,
-    pattern, shift, probs, target, pay, earned,
-):  # fmt: skip
-    """Write the rows of the leaders, see `LumpedProblem`; returns how many entries arrays have.
-
-    Called first with arrays of no entries to count them. `table` has the rows of the leaders only;
-    row s A + a of the model earns rewards[paid[s A + a]], (M,).
-    """
-    room, entries, row_entries, k_out = 0, 0, 0, 0
-    counting = starts.size == 0
-    for x in range(leaders.size):
-        s, C = leaders[x], width[x]
-        for a in range(n_actions):
-            row = x * n_actions + a
-            if not counting:
-                pay[row] = row_entries
-                for c in range(C):
-                    earned[row_entries + c] = rewards[paid[s * n_actions + a], contexts[s, c]]
-            row_entries += C
-            for k in range(table.starts[row], table.starts[row + 1]):
-                n = table.next_state[k]
-                y = number[n]
-                straight = width[y] == C
-                for c in range(C):
-                    m = contexts[s, c]
-                    if table.distinct[table.pattern[k], m] > 0.0 and classes[n, m] != c:
-                        straight = False
-                if not counting:
-                    next_state[k_out], pattern[k_out] = y, entries
-                    shift[k_out] = -1 if straight else room
-                    for c in range(C):
-                        m = contexts[s, c]
-                        probs[entries + c] = table.distinct[table.pattern[k], m]
-                        if not straight:
-                            target[room + c] = (
-                                classes[n, m] if table.distinct[table.pattern[k], m] > 0.0 else 0
-                            )
-                entries += C
-                k_out += 1
-                if not straight:
-                    room += C
-            if not counting:
-                starts[row + 1] = k_out
-    return k_out, entries, room, row_entries
+def restrict(vectors, which, part, pairs, out):
+    """Write what vectors[which[i]] says of the classes of partition part[i] to out, one by one."""
+    n = 0
+    for i in range(which.shape[0]):
+        for c in range(pairs.begin[part[i]], pairs.begin[part[i] + 1]):
+            out[n] = vectors[which[i], pairs.context[c]]
+            n += 1
 
 
 @njit(cache=True, nogil=True)
-def flatten(problem, n_actions, first, starts, next_state, probs):
-    """Steps of the MDP whose states are the classes of all states, see `Lumping.flat`.
+def follow_classes(probs, pattern, lengths, members, member, part, pairs, target, straight):
+    """Write the classes that follow those of partition part[i] by members[member[i]] to target.
 
-    Called first with arrays of no entries to count them.
+    One by one; 0 where P(k | class), from probs[pattern[i]] on, is 0. straight[i] says whether all
+    others stay what they are.
     """
-    counting, i = next_state.size == 0, 0
+    n = 0
+    for i in range(pattern.shape[0]):
+        straight[i] = True
+        for c in range(lengths[i]):
+            then, possible = members[member[i], pairs.context[pairs.begin[part[i]] + c]], True
+            if probs[pattern[i] + c] <= 0.0:
+                then, possible = 0, False
+            straight[i] = straight[i] and (then == c or not possible)
+            target[n] = then
+            n += 1
+
+
+@njit(cache=True, nogil=True)
+def flatten(problem, n_actions, next_state, probs):
+    """Steps of the MDP whose states are the classes of all states, see `Lumping.flat`."""
+    i = 0
     for x in range(problem.width.size):
         for c in range(problem.width[x]):
-            for a in range(n_actions):
-                row = x * n_actions + a
-                for k in range(problem.starts[row], problem.starts[row + 1]):
-                    p = problem.probs[problem.pattern[k] + c]
-                    if p > 0.0:
-                        if not counting:
-                            shift = problem.shift[k]
-                            d = c if shift < 0 else problem.target[shift + c]
-                            next_state[i] = first[problem.next_state[k]] + d
-                            probs[i, 0] = p
-                        i += 1
-                if not counting:
-                    starts[(first[x] + c) * n_actions + a + 1] = i
-    return i
-
-
-@njit(cache=True, nogil=True)
-def number_keys(keys, out):
-    """Number the distinct keys (n,) in the order they come, into out (n,); returns how many."""
-    count, slots = 0, np.full(1 << 10, -1, np.int32)  # a table of hashes: the first place of each
-    for i in range(keys.shape[0]):
-        if 2 * count >= slots.shape[0]:
-            known, slots = slots, np.full(4 * slots.shape[0], -1, np.int32)
-            last = np.uint64(slots.shape[0] - 1)
-            for j in known:
-                if j >= 0:
-                    h = keys[j] & last
-                    while slots[h] >= 0:
-                        h = (h + np.uint64(1)) & last
-                    slots[h] = j
-        last = np.uint64(slots.shape[0] - 1)
-        h = keys[i] & last
-        while slots[h] >= 0 and keys[slots[h]] != keys[i]:
-            h = (h + np.uint64(1)) & last
-        if slots[h] < 0:
-            slots[h], out[i] = i, count
-            count += 1
-        else:
-            out[i] = out[slots[h]]
-    return count
+            for k in range(problem.starts[x * n_actions], problem.starts[(x + 1) * n_actions]):
+                shift = problem.shift[k]
+                d = c if shift < 0 else problem.target[shift + c]
+                probs[i] = problem.probs[problem.pattern[k] + c]
+                next_state[i] = problem.first[problem.next_state[k]] + d
+                i += 1

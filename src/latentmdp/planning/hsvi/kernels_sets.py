@@ -406,18 +406,11 @@ def push(problem, k, width, belief, mass):
 
 
 @njit(**KERNEL)
-def known_values(start, stop, problem, sets, rows, layer):
-    """Fill value[layer] of the sets start..stop-1: what they earn if the context were known.
-
-    With an end, a set that is backed up needs none: its backup is smaller. `rows` are those of
-    `list_sets`, of the expanded sets.
-    """
-    A, value = problem.allowed.shape[1], sets.value
+def known_values(start, stop, problem, sets, layer):
+    """Fill value[layer] of the sets start..stop-1: what they earn if the context were known."""
+    value = sets.value
     for i in range(start, stop):
         first = problem.first[sets.state[i]]
-        if problem.ends and i * A + A < rows.shape[0] and rows[i * A + A] > rows[i * A]:
-            value[layer, i] = np.inf
-            continue
         value[layer, i] = 0.0
         for c in range(problem.width[sets.state[i]]):
             if sets.words[i, c >> 6] >> np.uint64(c & 63) & np.uint64(1):

@@ -5,6 +5,11 @@ backup of plans that are still in the set: at the next step the belief finds one
 the one that the backup counted on. So from the plans at the start, those that they are linked to
 are kept, step by step. A plan of a lumped state serves each of the model's states that it stands
 for, but only in those that are reached with it is it kept.
+
+A policy graph follows the links themselves: a plan is an action and, for each outcome, the plan to
+go on with, so its vector is what it earns in each context when these links are followed. Acting by
+the best vector at every belief earns at least as much on average, but perhaps less in some context;
+a graph earns what it says in all of them.
 """
 
 from __future__ import annotations
@@ -14,8 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from latentmdp._util import Floats, Indices, Integers, segments
-from latentmdp.planning.hsvi.bounds import Bounds
-from latentmdp.policies import AlphaVectorPolicy
+from latentmdp.planning.graphs import graph_bounds
+from latentmdp.planning.hsvi import kernels
+from latentmdp.planning.hsvi.bounds import AT_ONCE, Bounds
+from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph
 
 
 class Nodes(NamedTuple):
@@ -65,23 +72,20 @@ class Nodes(NamedTuple):
     def vectors(self) -> Floats:
         """What every node earns in each of the model's contexts, (n, M)."""
         bounds, problem, lumping = self.bounds, self.bounds.problem, self.bounds.lumping
-        n, M = self.groups.size, bounds.model.n_contexts
-        first = problem.first[lumping.state[self.states]]
-        first += self.groups // bounds.model.n_states * problem.first[-1]
-        vectors, at_once = np.empty((n, M)), max(1, 2**20 // M)
-        for begin in range(0, n, at_once):
-            some = slice(begin, begin + at_once)
-            classes, plans, out = (
-                lumping.classes[self.states[some]],
-                self.plans[some],
-                vectors[some],
-            )
-            is_plan = plans >= 0
-            of_plans = bounds.plans.vector[plans[is_plan]]
-            out[is_plan] = np.take_along_axis(of_plans, classes[is_plan], 1)
-            places = first[some][~is_plan, None] + classes[~is_plan]
-            out[~is_plan] = bounds.tables.first_plans[-1 - plans[~is_plan, None], places]
+        layers, states = np.divmod(self.groups, bounds.model.n_states)
+        first = layers * problem.first[-1] + problem.first[lumping.state[states]]
+        vectors = np.empty((states.size, bounds.model.n_contexts))
+        of_plans = (bounds.plans.vector, bounds.tables.first_plans, first)
+        of_states = (lumping.members, lumping.member[states])
+        bounds.share_all(
+            kernels.write_vectors, states.size, self.plans, *of_plans, *of_states, vectors
+        )
         return vectors
+
+    def policy(self) -> AlphaVectorPolicy:
+        """The policy of the vectors of all nodes, if they are in order."""
+        arrays = (self.vectors(), self.actions, self.offsets)
+        return AlphaVectorPolicy.of_arrays(*arrays, self.bounds.model)
 
     def followers(self) -> Nodes:
         """The nodes that follow, outcome by outcome of the model; group -1 where all is over."""
@@ -134,7 +138,56 @@ def reached(first: Nodes, everywhere: bool = False) -> Nodes:
     return first.of_codes(np.sort(np.concatenate([codes, others.codes])))
 
 
-def alpha_policy(bounds: Bounds) -> AlphaVectorPolicy:
-    """The policy of the best plans at the start."""
-    nodes = reached(Nodes(bounds, bounds.start_states, bounds.best_plans))
-    return AlphaVectorPolicy(nodes.vectors(), nodes.actions, nodes.offsets, bounds.model)
+def earned_by_context(bounds: Bounds, plans: Integers) -> Floats:
+    """What plans (n,) of the first states (n,) earn in each context, (M,)."""
+    states, model = bounds.start_states, bounds.model
+    vectors = Nodes(bounds, states, plans).vectors()
+    earned = (model.initial_vectors.of(states) * vectors).sum(axis=0)
+    return earned if model.initial_bonus is None else earned + model.initial_bonus
+
+
+def planned_policy(bounds: Bounds) -> AlphaVectorPolicy | PolicyGraph:
+    """The policy of the best plans at the start.
+
+    Acting by the best vector could go round for ever among plans of equal value: where neither an
+    end nor a discount prevents that, the links of the plans are followed.
+    """
+    if bounds.model.duration.is_total:
+        return mixture_graph(bounds, bounds.best_plans[None], np.ones(1))[0].parts[0]
+    return reached(Nodes(bounds, bounds.start_states, bounds.best_plans)).policy()
+
+
+def mixture_graph(
+    bounds: Bounds, plans: Integers, weights: Floats
+) -> tuple[MixturePolicy, Floats, Floats]:
+    """The mixture of the policies that begin with plans (K, n) in the first states (n,).
+
+    With it what it earns in each context (M,), from below and from above.
+    """
+    model = bounds.model
+    alive = ~model.terminal[bounds.start_states]
+    states, plans = bounds.start_states[alive], plans[:, alive]
+    start = Nodes(bounds, np.tile(states, len(plans)), plans.ravel())
+    nodes = reached(start, everywhere=True)
+    # Where no episode begins, a graph begins with any node of the state.
+    first = np.tile(nodes.offsets[: model.n_states], (len(plans), 1))
+    first[:, states] = np.searchsorted(nodes.codes, start.codes).reshape(len(plans), -1)
+    first[:, model.terminal] = -1
+    policy = MixturePolicy(nodes.policy(), _links(nodes), first, weights, nodes.plans < 0)
+    if bounds.quotient.model is not bounds.quotient.own:
+        return bounds.quotient.translated(policy)
+    earned = graph_bounds(model, policy)
+    assert earned is not None
+    return policy, *earned
+
+
+def _links(nodes: Nodes) -> Indices:
+    """The places of the nodes that follow, outcome by outcome, of all nodes with a plan."""
+    codes, linked = nodes.codes, np.flatnonzero(nodes.plans >= 0)
+    at_once = max(1, AT_ONCE // max(1, nodes.bounds.model.outcomes.size // codes.size))
+    parts = [np.empty(0, np.int32)]
+    for begin in range(0, linked.size, at_once):
+        after = nodes.of_codes(codes[linked[begin : begin + at_once]]).followers()
+        places = np.searchsorted(codes, after.codes)
+        parts.append(np.where(after.groups >= 0, places, -1).astype(np.int32))
+    return np.concatenate(parts)

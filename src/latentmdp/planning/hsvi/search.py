@@ -27,21 +27,14 @@ import numpy as np
 
 from latentmdp._util import Floats, Integers
 from latentmdp.model import LatentMDP
-from latentmdp.planning.hsvi.bounds import Bounds
+from latentmdp.planning.hsvi.bounds import EXPLORED, Bounds
 from latentmdp.planning.hsvi.kernels import Expansion
+from latentmdp.planning.hsvi.sets import GROWTH
 from latentmdp.planning.limits import LimitReached, PlanningClock
 
 _WIDTH = 16.0
 """Points a step that the first sweep visits: fewer waste the threads, more are placed before
 anything is known of where they matter."""
-
-_GROWTH = 2.0
-"""Factor from sweep to sweep for the number of points: a small one repeats sweeps over nearly the
-same points, a large one places many by old bounds."""
-
-_EXPLORED = 0.2
-"""Share of all work that is spent to find out: that of a round of trials, which may bring nothing
-by chance if they are fewer, and what a kind of round that brought less may take of the others'."""
 
 _ALLOTMENT = 0.7
 """In a sweep, a step gets points in proportion to this power of its total excess: 1 would starve
@@ -68,7 +61,7 @@ class _Kind:
     @property
     def is_due(self) -> bool:
         """Whether so much was spent on others that this kind may be tried again."""
-        return self.patience * self.cost <= _EXPLORED * self.waited
+        return self.patience * self.cost <= EXPLORED * self.waited
 
     def note(self, brought: float, following: float, best_rate: float) -> None:
         """Note a round of this kind, and the work of the following one.
@@ -94,7 +87,7 @@ class HeuristicSearch:
         clock.record(self.bounds.best_lower, self.bounds.best_upper)
 
     def _begin(self) -> None:
-        self._count, self._spare = _WIDTH, _GROWTH
+        self._count, self._spare = _WIDTH, GROWTH
         self._last_sweep = self._pace = 0.0  # seconds of the last sweep, and of a backup in it
         self._kinds = {"sets": _Kind(), "trials": _Kind(), "sweep": _Kind()}
 
@@ -117,7 +110,9 @@ class HeuristicSearch:
             self.back_up([bounds.start_points], everywhere=True)
             informed = self._informed(above)
         else:
-            self._sweep()
+            began = self.clock.seconds
+            self.back_up(self.sample())
+            self._last_sweep = self.clock.seconds - began
         self.prune()
         self.n_iter += 1
         bounds.keep_better()
@@ -126,18 +121,13 @@ class HeuristicSearch:
         rise, fall = bounds.best_lower - lower, upper - bounds.best_upper
         self._measure(kind, upper - lower, rise, fall, bounds.work - before[2], informed)
         same = rise + fall <= 0.0 and (bounds.n_points, bounds.n_plans) == before[:2]
-        if same and kind != "sets" and not bounds.refine():
+        if same and kind != "sets" and not bounds.refine(GROWTH**3):
             raise NothingLeft("stopped: no belief is left that would move the bounds")
-
-    def _sweep(self) -> None:
-        began = self.clock.seconds
-        self.back_up(self.sample())
-        self._last_sweep = self.clock.seconds - began
 
     def _run_trials(self) -> None:
         """Trials that take a share of all work so far."""
         bounds = self.bounds
-        most = (1.0 + _EXPLORED) * bounds.work
+        most = (1.0 + EXPLORED) * bounds.work
         while True:
             before = bounds.n_plans, bounds.n_points
             bounds.run_trials()
@@ -178,15 +168,15 @@ class HeuristicSearch:
         for each in self._kinds.values():
             each.waited += work
         following = {
-            "trials": work, "sweep": _GROWTH * work, "sets": work + self.bounds.informing_work
+            "trials": work, "sweep": GROWTH * work, "sets": work + self.bounds.informing_work
         }[kind]  # fmt: skip
         brought = max(math.log(max(gap, left) / left), informed)
         self._kinds[kind].note(brought, max(following, 1.0), best_rate)
         if kind == "sweep":
-            self._count *= _GROWTH
+            self._count *= GROWTH
             # More of the points are for the lower bound alone while it moves more.
-            self._spare *= _GROWTH if rise > fall else 1.0 / _GROWTH
-            self._spare = min(max(self._spare, 1.0), _GROWTH**2)
+            self._spare *= GROWTH if rise > fall else 1.0 / GROWTH
+            self._spare = min(max(self._spare, 1.0), GROWTH**2)
 
     def sample(self) -> list[Integers]:
         """Walk forward to points whose chance times gap is large; those of each step."""

@@ -35,6 +35,10 @@ from latentmdp.planning.hsvi import kernels_sets as kernels
 from latentmdp.planning.hsvi.kernels_sets import Room, Sets, make_room
 from latentmdp.planning.hsvi.lumping import LumpedProblem
 
+GROWTH = 2.0
+"""Factor from sweep to sweep for the number of points, and for whatever else doubles: a small one
+repeats what was nearly the same, a large one places many points by old bounds."""
+
 _ENTRIES, _ENTRIES_OF_A_SET = 10.0, 4
 """How many successors of sets take as long as one interpolation on a grid; and for how many of them
 there is room for a set: more would leave room unused, fewer would list fewer sets."""
@@ -76,15 +80,10 @@ class InformedSets:
         Bytes that may be taken.
     check, run
         Called now and then, and may raise to stop; runs a kernel over items by threads.
-    first_work, growth
-        Work of the first bounds, a few thousandths of a second, and the factor by which it grows.
-    sweeps, left
-        Without an end: sweeps at most, and the share of the largest value whose change ends them.
-        Every sweep is a bound, and points gain more than the last of them.
-    most_cells
-        Of a side of a grid: the error of an interpolation falls with their square.
-    most_layers
-        Distinct probabilities of an outcome whose layers are listed once for all sets.
+    sweeps
+        At most, without an end: every sweep is a bound.
+    work
+        That of the first bounds, a few thousandths of a second.
 
     Attributes
     ----------
@@ -96,21 +95,24 @@ class InformedSets:
 
     def __init__(
         self, problem: LumpedProblem, reference: Floats, best: Floats, states: Integers,
-        memory: float, check: Callable[[], None], run: RunInBlocks, *, first_work: float = 1e5,
-        growth: float = 4.0, sweeps: int = 50, left: float = 1e-6, most_cells: int = 256,
-        most_layers: int = 16,
+        memory: float, check: Callable[[], None], run: RunInBlocks, sweeps: int, work: float,
     ) -> None:  # fmt: skip
         self.problem, self.reference, self.best, self._states = problem, reference, best, states
         self._check, self._run = check, run
-        self._growth, self._most_cells, self._most_layers = growth, most_cells, most_layers
         self._sweeps = problem.layers if problem.ends else sweeps
-        self._enough = left * float(np.abs(best).max())
+        # Without an end, sweeps stop where they change less than this share of the values: points
+        # gain more. The error of an interpolation falls with the square of the cells of a side.
+        left = float(np.cbrt(np.finfo(np.float64).eps))
+        self._enough, self._most_cells = left * float(np.abs(best).max()), int(left**-0.5)
         self._widest = int(problem.width.max())
         self._n_words = -(-self._widest // 64)
+        # An outcome's layers are listed once for all sets if it takes no longer to look at all of
+        # them than at all classes.
+        self._most_layers = self._widest // self._n_words
         a_set = 8.0 * (problem.layers + 2 + self._n_words + 2 * problem.allowed.shape[1])
         self._most_entries = memory / (12.0 + a_set / _ENTRIES_OF_A_SET)
         self._most_points = memory / (8.0 * problem.layers)
-        self.work, self.is_whole = first_work, False
+        self.work, self.is_whole = work, False
         self._layers: tuple[Any, ...] | None = None
         self._listed: _Listed | None = None
         self._all_listed = False
@@ -138,18 +140,13 @@ class InformedSets:
         grids = self._grids(self._listed, work)
         while True:  # so much that something will be new
             self.is_whole = self._all_listed and grids.is_finest
-            self.work *= self._growth
+            self.work *= GROWTH**2
             finer = self._grids(self._listed, self.work)
             if self.is_whole or not self._all_listed or (finer.cells != grids.cells).any():
                 break
             grids = grids._replace(is_finest=finer.is_finest)
         sets, more = self._valued(self._listed, grids)
         return sets, looks + more
-
-    def make(self, entries: int, work: float) -> Sets:
-        """Sets with so many successors in all, and grids of so much work."""
-        listed = self._list(entries)
-        return self._valued(listed, self._grids(listed, work))[0]
 
     def _list(self, entries: int) -> _Listed:
         """Sets with so many successors in all, and what follows each of them."""
@@ -199,7 +196,7 @@ class InformedSets:
         of_sizes = [np.flatnonzero((cells > 0) & (sizes == d)) for d in range(2, sides)]
         for t in range(layers):
             self._check()
-            self._run(kernels.known_values, n, problem, sets, rows, t)
+            self._run(kernels.known_values, n, problem, sets, t)
             for each in of_sizes:
                 self._run_grids(sets, t, t, False, True, each, value[t])
         swept = 0
