@@ -8,6 +8,7 @@ import latentmdp as lm
 from latentmdp._util import end_components
 from latentmdp.errors import ModelError
 from latentmdp.planning.goals import quotient
+from latentmdp.planning.limits import PlanningClock
 
 MODELS = 30
 
@@ -208,7 +209,7 @@ def test_what_is_reached_surely_needs_no_search(seed):
     T[:, -1, :, -1] = 1.0
     model = lm.LatentMDP(T, np.zeros((M, S, A)), initial=0, horizon=1)
     goal = model.reaching(S - 1, horizon=None, discount=1)
-    found = quotient(goal, 2.0**30)
+    found = quotient(goal, 2.0**30, PlanningClock(60.0))
     assert (found.sure is not None) == lm.theory.almost_surely(model, S - 1).holds == (seed != 23)
     if found.sure is not None:
         np.testing.assert_allclose(lm.evaluate(goal, found.sure[0]).by_context, 1.0, atol=1e-9)

@@ -22,19 +22,21 @@ searched, and one by nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from latentmdp._total_reward import sure_rule
 from latentmdp._util import Flags, Floats, Integers, distances, end_components, names, segments
-from latentmdp.errors import ModelError, TooLargeError
+from latentmdp.errors import ModelError
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
-from latentmdp.planning.almost_sure import almost_surely
+from latentmdp.planning import kernels_almost_sure as kernels
+from latentmdp.planning.almost_sure import SupportPolicy, SupportSearch, decided, unpacked
 from latentmdp.planning.graphs import evaluated_graph
-from latentmdp.planning.limits import LimitReached
+from latentmdp.planning.limits import LimitReached, PlanningClock
 from latentmdp.policies import MixturePolicy
 
 _SAME = 1e-12
@@ -77,7 +79,7 @@ class Quotient(NamedTuple):
         return _Translation(self, policy).result() if self.sure is None else self.sure
 
 
-def quotient(model: LatentMDP, memory: float) -> Quotient:
+def quotient(model: LatentMDP, memory: float, clock: PlanningClock) -> Quotient:
     """The quotient of a model, which takes about so many bytes at most."""
     none = np.empty(0, np.int64)
     plain = Quotient(model, model, None, none, none, none, np.empty(0, np.bool_))
@@ -87,7 +89,7 @@ def quotient(model: LatentMDP, memory: float) -> Quotient:
     if costs and sure_rule(model)[1].all():
         return plain
     most = min(memory / (8.0 * model.n_contexts), _LARGER * model.outcomes.size)
-    sure = None if costs else _sure_goal(model, int(most))
+    sure = None if costs else _sure_goal(model, clock)
     if sure is not None:
         return sure
     nodes = _listed(model, most)
@@ -111,13 +113,14 @@ def quotient(model: LatentMDP, memory: float) -> Quotient:
     return _joined(model, nodes, found.of_state, found.inside)
 
 
-def _sure_goal(model: LatentMDP, most: int) -> Quotient | None:
+def _sure_goal(model: LatentMDP, clock: PlanningClock) -> Quotient | None:
     """One step that pays, where all that can be paid is a goal that some policy surely reaches.
 
-    None where it is not so, or where that takes more than about `most` pairs of a state and a set
-    of contexts to see. The policy takes the contexts that are left in turn: it heads for the goal
-    in one until something else happens than what leads nearer, and then goes on with the next. In
-    the true context no round is without a chance to go all the way.
+    None where it is not so, or where to see that takes more than half of the memory limit, or the
+    third of the time in which a plan that converges is the same in every process. The policy takes
+    the contexts that are left in turn: it heads for the goal in one until something else happens
+    than what leads nearer, and then goes on with the next. In the true context no round is without
+    a chance to go all the way.
     """
     table, M = model.outcomes, model.n_contexts
     amounts = model.reward_values[table.reward]
@@ -128,14 +131,19 @@ def _sure_goal(model: LatentMDP, most: int) -> Quotient | None:
     same = (amounts[goal[table.next_state]] == worth).all() and model.terminal[goal].all()
     if bonuses or not same or not goal.any():
         return None
+
+    def check(used: float) -> None:
+        clock.check()
+        clock.require_memory(2.0 * used)
+        if math.isfinite(clock.remaining):
+            raise LimitReached("the search needs the time that is left")
+
     try:
-        found = almost_surely(model, np.flatnonzero(goal), max_nodes=most)
-    except TooLargeError:
+        found = decided(model, np.flatnonzero(goal), np.iinfo(np.int32).max, check)
+        sure = None if found.policy is None else _in_turn(found.policy, goal)
+    except LimitReached:
         return None
-    if found.policy is None:
-        return None
-    sure = _in_turn(model, goal, found.policy.actions)
-    if sure[1].min() < worth * (1.0 - 1e-9):
+    if sure is None or sure[1].min() < worth * (1.0 - 1e-9):
         return None
     step = Outcomes.each(
         np.array([0, 1, 1]), np.ones(1, np.int32), np.zeros(1, np.int32), np.ones((1, M))
@@ -152,68 +160,53 @@ def _sure_goal(model: LatentMDP, most: int) -> Quotient | None:
     return Quotient(model, searched, None, none, none, none, np.empty(0, np.bool_), sure=sure)
 
 
-def _in_turn(
-    model: LatentMDP, goal: Flags, safe: Mapping[tuple[int, bytes], tuple[int, ...]]
-) -> tuple[MixturePolicy, Floats, Floats]:
+def _in_turn(policy: SupportPolicy, goal: Flags) -> tuple[MixturePolicy, Floats, Floats]:
     """The graph that heads for the goal in one context after the other by actions that are safe.
 
-    Its nodes are pairs i M + m of a pair i = (s, G) and the context m that it heads for.
+    Its nodes are i M + m for a pair i = (s, G) and the context m that it heads for.
     """
-    table, A, M = model.outcomes, model.n_actions, model.n_contexts
-    number = {pair: i for i, pair in enumerate(safe)}
-    n, states = len(safe), np.array([s for s, _ in safe])
-    sets = np.frombuffer(b"".join(packed for _, packed in safe), np.uint8).reshape(n, -1)
-    member = np.unpackbits(sets, axis=1, count=M, bitorder="little").astype(np.bool_)
+    model, graph = policy.model, policy.graph
+    n, A, M = graph.state.size, model.n_actions, model.n_contexts
+    ends = goal[graph.state]
     # Choices are pairs with a safe action, edges what may follow them.
-    owner = np.repeat(np.arange(n), [len(actions) for actions in safe.values()])
-    action = np.concatenate([np.array(actions, np.int64) for actions in safe.values()])
-    choice, outcome = segments(table.starts, states[owner] * A + action)
-    left = member[owner[choice]] & (table.distinct > 0.0)[table.pattern[outcome]]
-    some = left.any(axis=1)
-    choice, outcome, left = choice[some], outcome[some], left[some]
-    ahead = table.next_state[outcome].astype(np.int64)
-    padded = np.zeros((len(left), 8 * sets.shape[1]), np.bool_)
-    padded[:, :M] = left
-    codes = np.packbits(padded, axis=1, bitorder="little")
-    target = np.array(
-        [n if goal[s] else number[int(s), code.tobytes()] for s, code in zip(ahead, codes)]
-    )
-    steps, best = np.full((M, n + 1), -1), np.full((M, n), choice.size)
+    owner, action = policy.safe.nonzero()
+    choice, edge = segments(graph.first_edge.ravel(), owner * (A + 1) + action)
+    source, target = owner[choice], graph.edges[edge].astype(np.int64)
+    steps, best = np.full((M, n), -1, np.int32), np.full((M, n), owner.size, np.int32)
     for m in range(M):
-        ways = left[:, m]
-        sources, targets = owner[choice[ways]], target[ways]
-        steps[m] = distances(n + 1, sources, targets, np.arange(n + 1) == n)
-        nearer = steps[m][targets] == steps[m][sources] - 1
-        np.minimum.at(best[m], sources[nearer], choice[ways][nearer])
+        ways = (graph.contexts[:, m // 64] >> np.uint64(m % 64) & np.uint64(1))[target] > 0
+        steps[m] = distances(n, source[ways], target[ways], ends)
+        nearer = ways & (steps[m][target] == steps[m][source] - 1)
+        np.minimum.at(best[m], source[nearer], choice[nearer])
     edge_starts = np.searchsorted(choice, np.arange(owner.size + 1))
 
     def after(nodes: Integers) -> tuple[Integers, Integers, Integers]:
         """What follows nodes: (place among them, the model's outcome, the node there)."""
         i, m = np.divmod(nodes, M)
-        source, edges = segments(edge_starts, best[m, i])
-        edges, source = edges[target[edges] < n], source[target[edges] < n]
-        later, heads = target[edges], m[source]
-        changes = ~(member[later, heads] & (steps[heads, later] == steps[heads, i[source]] - 1))
+        place, edges = segments(edge_starts, best[m, i])
+        goes_on = ~ends[target[edges]]
+        place, edges = place[goes_on], edges[goes_on]
+        later, heads = target[edges], m[place]
+        left = unpacked(graph.contexts[later], M)
+        here = np.arange(later.size)
+        changes = ~left[here, heads] | (steps[heads, later] != steps[heads, i[place]] - 1)
         turns = (heads[changes, None] + 1 + np.arange(M)) % M
-        possible = np.take_along_axis(member[later[changes]], turns, axis=1)
-        heads[changes] = turns[np.arange(len(turns)), possible.argmax(axis=1)]
-        return source, outcome[edges], later * M + heads
+        following = np.take_along_axis(left[changes], turns, axis=1).argmax(axis=1)
+        heads[changes] = turns[np.arange(len(turns)), following]
+        return place, graph.outcomes[edge[edges]], later * M + heads
 
     begins = model.initial_vectors.nonzero()
-    begun = np.zeros((begins.size, 8 * sets.shape[1]), np.bool_)
-    begun[:, :M] = model.initial_vectors.of(begins) > 0.0
-    packed = np.packbits(begun, axis=1, bitorder="little")
-    first = np.array([number[int(s), code.tobytes()] for s, code in zip(begins, packed)])
-    first = first * M + begun.argmax(axis=1)
+    first = policy.first[begins]
+    first = first * M + unpacked(graph.contexts[first], M).argmax(axis=1)
     reached = frontier = np.unique(first)
     while frontier.size:
         frontier = np.setdiff1d(after(frontier)[2], reached)
         reached = np.union1d(reached, frontier)
     pair, heading = np.divmod(reached, M)
-    source, entries, following = after(reached)
+    place, entries, following = after(reached)
     return linked_graph(
-        model, states[pair], action[best[heading, pair]],
-        (source, entries, np.searchsorted(reached, following)),
+        model, graph.state[pair].astype(np.int64), action[best[heading, pair]],
+        (place, entries, np.searchsorted(reached, following)),
         begins, np.searchsorted(reached, first)[None], np.ones(1),
     )  # fmt: skip
 
@@ -225,53 +218,18 @@ def _keep_apart() -> None:
 
 def _listed(model: LatentMDP, most: float) -> SupportNodes:
     """The nodes that can be met, with at most about so many outcomes before sets are given up."""
-    table, A = model.outcomes, model.n_actions
-    possible = table.distinct > 0.0
-    known: dict[bytes, int] = {}
-    states, sets = [np.empty(0, np.int64)], [np.empty((0, model.n_contexts), np.bool_)]
-
-    def numbers(some_states: Integers, some_sets: Flags) -> tuple[Integers, Integers]:
-        """The nodes of pairs, and which of the pairs are new ones."""
-        some_sets[model.terminal[some_states]] = True  # nothing follows, whatever is possible
-        codes = np.concatenate(
-            [some_states[:, None].view(np.uint8), np.packbits(some_sets, axis=1)], axis=1
-        )
-        _, where, inverse = np.unique(codes, axis=0, return_index=True, return_inverse=True)
-        before = len(known)
-        ids = [known.setdefault(codes[i].tobytes(), len(known)) for i in np.sort(where)]
-        rank = np.argsort(np.argsort(where))
-        found = np.array(ids, np.int64)[rank][inverse.ravel()]
-        fresh = np.sort(where)[np.array(ids, np.int64) >= before]
-        states.append(some_states[fresh])
-        sets.append(some_sets[fresh])
-        return found, fresh
-
-    begins = model.initial_vectors.nonzero()
+    A, begins = model.n_actions, model.initial_vectors.nonzero()
+    kind = np.where(model.terminal, kernels.LOST, kernels.UNKNOWN).astype(np.int8)
+    search = SupportSearch(model, kind, math.inf)
+    sets = model.initial_vectors.of(begins) > 0.0
+    sets[model.terminal[begins]] = True  # nothing follows, whatever is possible
+    search.list_all(begins, sets, most)
+    graph = search.found()
     first = np.full(model.n_states, -1)
-    first[begins] = numbers(begins, model.initial_vectors.of(begins) > 0.0)[0]
-    counts, outcomes, following = [], list[Integers](), list[Integers]()
-    done, listed = 0, 0
-    while done < len(known):
-        source_states, source_sets = np.concatenate(states), np.concatenate(sets)
-        states, sets = [source_states], [source_sets]
-        now = np.arange(done, source_states.size)
-        done = source_states.size
-        rows = (source_states[now][:, None] * A + np.arange(A)).ravel()
-        source, entries = segments(table.starts, rows)
-        origin = source_sets[now[source // A]]
-        left = possible[table.pattern[entries]] & origin
-        some = left.any(axis=1)
-        if listed > most:
-            left = np.ones_like(origin)
-        found, _ = numbers(table.next_state[entries[some]].astype(np.int64), left[some])
-        counts.append(np.bincount(source[some], minlength=rows.size))
-        outcomes.append(entries[some])
-        following.append(found)
-        listed += found.size
-    starts = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    first[begins] = np.arange(begins.size)
     return SupportNodes(
-        np.concatenate(states), np.concatenate(sets), first, starts,
-        np.concatenate(outcomes), np.concatenate(following),
+        graph.state.astype(np.int64), unpacked(graph.contexts, model.n_contexts), first,
+        np.append(graph.first_edge[:, :A].ravel(), graph.edges.size), graph.outcomes, graph.edges,
     )  # fmt: skip
 
 

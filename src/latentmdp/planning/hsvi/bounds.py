@@ -138,7 +138,7 @@ class Bounds:
         informed: bool = True, share: float = 0.2,
     ) -> None:  # fmt: skip
         room = share * min(clock.memory, 2.0**35)
-        self.quotient = quotient(model, room)
+        self.quotient = quotient(model, room, clock)
         model = self.quotient.model
         self.model, self.check, self.threads, self.few = model, clock.check, threads, few
         self.kept: list[Integers] = []
