@@ -48,7 +48,7 @@ from latentmdp.outcomes import ContextVectors, Outcomes, numbered
 if TYPE_CHECKING:
     from latentmdp.io.kernels import Entries, Functions, Groups, Nodes
 
-MAX_EVENTS = 5_000_000
+MAX_EVENTS = 1 << 24
 """What can happen in a file's problem, at most: (x, a, x', o) with a probability above zero."""
 
 TOLERANCE = 1e-5
@@ -324,32 +324,25 @@ def _reached(pomdp: Pomdp, order: Integers) -> _Problem:
     number[order] = np.arange(X)
     events = take(pomdp.events, number[pomdp.events.state] >= 0)
     events = events._replace(state=number[events.state], next_state=number[events.next_state])
-    events = take(events, np.argsort(events.state * A + events.action, kind="stable"))
     row = events.state * A + events.action
     totals = np.bincount(row, events.probability, X * A)
+    events = events._replace(probability=events.probability / totals[row])
     pomdp = pomdp._replace(
         variables=[v._replace(column=v.column[order]) for v in pomdp.variables],
         first=pomdp.first[order] / pomdp.first[order].sum(),
-        events=events._replace(probability=events.probability / totals[row]),
+        events=events,
     )
     Y = len(pomdp.observation_names)
     seen = pomdp.part(visible=True)[events.next_state] * Y + events.observation
     sights, sight = np.unique(seen, return_inverse=True)
-    context = np.full(X, -1)
-    begin = np.flatnonzero(pomdp.first)
-    hidden = pomdp.part(visible=False)[begin]
-    # Where nothing is visible every first state is a context; draws may share their hidden part.
-    together = np.stack([hidden, pomdp.part(visible=True)[begin]])
-    if np.unique(together, axis=1).shape[1] < begin.size:
-        hidden = np.arange(begin.size)
-    _, context[begin] = np.unique(hidden, return_inverse=True)
     visible, hidden = (
-        np.unique(pomdp.part(visible=which), return_inverse=True)[1].ravel()
-        for which in (True, False)
+        np.unique(pomdp.part(visible=which), return_inverse=True)[1] for which in (True, False)
     )
-    if np.unique(visible * X + hidden).size < X:
+    if np.unique(visible * X + hidden).size < X:  # draws before the episode may look alike
         hidden = np.arange(X)
-    groups = _groups_of(events, A, sight.ravel(), visible, hidden)
+    context, begin = np.full(X, -1), np.flatnonzero(pomdp.first)
+    context[begin] = np.unique(hidden[begin], return_inverse=True)[1]
+    groups = _groups_of(events, A, sight, visible, hidden)
     return _Problem(pomdp, np.stack(np.divmod(sights, Y)), context, visible, hidden, groups)
 
 
@@ -359,35 +352,36 @@ def _groups_of(
     """What may be seen after every row v A + a, and functions of q, equal ones kept once."""
     from latentmdp.io.kernels import Functions, Groups
 
-    def functions(starts: Integers, place: Integers, value: Floats) -> tuple[Functions, Integers]:
+    def functions(starts: Integers, place: Integers, value: Any) -> tuple[Functions, Integers]:
         """The distinct ones of functions with these entries, and which of them each one is."""
         distinct, code = np.unique(value, return_inverse=True)
-        number, first = numbered(starts, place * distinct.size + code.ravel())
+        number, first = numbered(starts, place * distinct.size + code)
         position, entries = segments(starts, first)
         kept = np.searchsorted(position, np.arange(first.size + 1))
         return Functions(kept, place[entries], value[entries]), number
 
-    Y, X, V = int(sight.max()) + 1, visible.size, int(visible.max()) + 1
-    key = (visible[events.state] * A + events.action) * Y + sight
-    order = np.lexsort((hidden[events.state], key))
-    ordered, place = key[order], hidden[events.state[order]]
-    heads = np.flatnonzero(np.append(True, np.diff(ordered) != 0))
-    starts = np.append(heads, order.size)
-    row, group_sight = np.divmod(ordered[heads], Y)
-    moves, move = functions(starts, place, hidden[events.next_state[order]].astype(np.float64))
-    chances, chance = functions(starts, place, events.probability[order])
-    paid = np.bincount(events.state * A + events.action, events.probability * events.reward, X * A)
+    Y, Q, rows = int(sight.max()) + 1, int(hidden.max()) + 1, A * (int(visible.max()) + 1)
+    row = visible[events.state] * A + events.action
+    # Some events may be listed twice, as where several goals of a checker's file are made one.
+    codes, first, event = np.unique(
+        (row * Y + sight) * Q + hidden[events.state], return_index=True, return_inverse=True
+    )
+    chance_of = np.bincount(event, events.probability)
+    key, place = np.divmod(codes, Q)
+    heads = np.flatnonzero(np.diff(key, prepend=-1))
+    starts = np.append(heads, key.size)
+    moves, move = functions(starts, place, hidden[events.next_state[first]].astype(np.float64))
+    chances, chance = functions(starts, place, chance_of)
+    paid = np.bincount(events.state * A + events.action, events.probability * events.reward)
     x, a = np.divmod(np.flatnonzero(paid), A)
-    by_row = np.lexsort((hidden[x], visible[x] * A + a))
+    by_row = np.argsort((visible[x] * A + a) * Q + hidden[x])
     x, a = x[by_row], a[by_row]
-    ends = np.searchsorted(visible[x] * A + a, np.arange(V * A + 1))
+    ends = np.searchsorted(visible[x] * A + a, np.arange(rows + 1))
     payoffs, pays = functions(ends, hidden[x], paid[x * A + a])
     after = np.empty(Y, np.int64)
     after[sight] = visible[events.next_state]
-    return Groups(
-        np.searchsorted(row, np.arange(V * A + 1)), group_sight, move, chance, pays, after, moves,
-        chances, payoffs,
-    )  # fmt: skip
+    begins = np.searchsorted(key[heads] // Y, np.arange(rows + 1))
+    return Groups(begins, key[heads] % Y, move, chance, pays, after, moves, chances, payoffs)
 
 
 class _Nodes(NamedTuple):

@@ -235,8 +235,9 @@ class FlatFile:
 
     def _room(self, entries: int) -> None:
         self.n_entries += entries
-        if self.n_entries > MAX_EVENTS:
-            raise FormatError(f"it has more than {MAX_EVENTS:,} probabilities and rewards")
+        most = MAX_EVENTS // 3  # an entry of a dictionary takes more than a number in an array
+        if self.n_entries > most:
+            raise FormatError(f"it has more than {most:,} probabilities and rewards")
 
     def _reward(self, body: list[str]) -> None:
         kinds = ("actions", "states", "states", "observations")

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from latentmdp._util import Floats, Integers, storage
 from latentmdp.errors import FormatError
-from latentmdp.io import determined_pomdp
 from latentmdp.io.determined_pomdp import (
     MAX_EVENTS,
     Events,
@@ -32,6 +31,7 @@ from latentmdp.io.determined_pomdp import (
     as_chances,
     as_number,
     check_sum,
+    join,
 )
 from latentmdp.io.solver_files import (
     MAX_STATES,
@@ -190,10 +190,10 @@ class _Variable(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """A table over (parents, variable), sparse: for each entry its cell and its number."""
+    """A table over (parents, variable), sparse: the joint values of all axes, and their numbers."""
 
     axes: list[str]
-    cells: Integers  # (k, axes)
+    places: Integers  # (k,), rising
     numbers: Floats
 
 
@@ -300,14 +300,12 @@ class _FactoredFile:
                 )
             keys.append(positions)
             values.append(numbers)
-        if not keys:
-            return _Table(axes, np.zeros((0, len(axes)), np.int64), np.zeros(0))
         # The last of several entries for one place counts.
-        flat, last = np.unique(np.concatenate(keys)[::-1], return_index=True)
-        entries = np.concatenate(values)[::-1][last]
+        written = np.concatenate([*keys, np.empty(0, np.int64)])[::-1]
+        places, last = np.unique(written, return_index=True)
+        entries = np.concatenate([*values, np.empty(0)])[::-1][last]
         nonzero = entries != 0.0
-        positions = np.stack(np.unravel_index(flat[nonzero], sizes or [1]), axis=1)
-        return _Table(axes, positions[:, : len(axes)].astype(np.int64), entries[nonzero])
+        return _Table(axes, places[nonzero], entries[nonzero])
 
     def _entry(
         self, entry: ET.Element, axes: list[str], sizes: list[int], is_chance: bool
@@ -406,9 +404,10 @@ class _FactoredFile:
         sizes = [len(v.values) for v in (*self.actions, *self.states)]
         if np.prod([float(size) for size in sizes]) > MAX_EVENTS:
             raise FormatError(f"it has more than {MAX_EVENTS:,} pairs of a state and an action")
-        grid = np.indices(sizes).reshape(len(sizes), -1)
         names = [v.before for v in (*self.actions, *self.states)]
-        joined = _Joined(dict(zip(names, grid)), np.ones(grid.shape[1]))
+        grid = np.indices(sizes, np.min_scalar_type(max(sizes)), sparse=True)
+        columns = {n: np.broadcast_to(g, sizes).ravel() for n, g in zip(names, grid)}
+        joined = _Joined(columns, np.ones(int(np.prod(sizes))))
         joined = self._product(joined, {v.after: v for v in self.states}, self.moves)
         joined = self._product(joined, {v.after: v for v in self.observations}, self.sights)
         totals = self._index(names, joined.columns)
@@ -437,24 +436,15 @@ class _FactoredFile:
                 )
             name = ready[0]
             del remaining[name]
-            table = tables[name]
-            i, j = self._matches(joined, table, table.axes[:-1])
+            axes, places, numbers = tables[name]
+            parents, value = np.divmod(places, len(self.values[name]))
+            i, j = join(self._index(axes[:-1], joined.columns), parents)
             joined = _Joined(
                 {other: column[i] for other, column in joined.columns.items()}
-                | {name: table.cells[j, -1]},
-                joined.probability[i] * table.numbers[j],
+                | {name: value[j].astype(np.min_scalar_type(len(self.values[name])))},
+                joined.probability[i] * numbers[j],
             )
         return joined
-
-    def _matches(
-        self, joined: _Joined, table: _Table, axes: list[str]
-    ) -> tuple[Integers, Integers]:
-        """Pairs of an assignment and an entry of a table that agree on some variables."""
-        entries = dict(zip(table.axes, table.cells.T))
-        return determined_pomdp.join(
-            self._index(axes, {"": joined.probability, **joined.columns}),
-            self._index(axes, {"": table.numbers, **entries}),
-        )
 
     def _reward(self, steps: _Joined) -> Floats:
         """What every event pays: the functions of all reward variables together."""
@@ -463,6 +453,6 @@ class _FactoredFile:
             unknown = set(table.axes) - set(steps.columns)
             if unknown:
                 raise FormatError(f"the reward {name!r:.60} depends on {min(unknown)!r}")
-            events, entries = self._matches(steps, table, table.axes)
+            events, entries = join(self._index(table.axes, steps.columns), table.places)
             paid[events] += table.numbers[entries]  # an event has one entry at most
         return paid

@@ -62,27 +62,23 @@ class Quotient(NamedTuple):
     """A model without cycles that change nothing, and the way back to the model's own states."""
 
     own: LatentMDP
-    model: LatentMDP
-    nodes: (
-        SupportNodes | None
-    )  # None where the model has no such cycles: then it is its own quotient
-    number: Integers  # (n,): the quotient's state of each node
-    exits: Integers  # (quotient's states x its actions,): the row node x A + a, -1 for none
-    place: Integers  # (k,): which of the quotient's outcomes each outcome of the nodes is, or -1
-    inside: Flags  # (n A,): actions that stay in their component
+    model: LatentMDP  # the own one where it has no such cycles
+    way: Callable[[MixturePolicy], EvaluatedGraph] | None = None
     keep_apart: Callable[[], None] | None = None  # for `lump`: nodes of other sets have other rules
-    sure: tuple[MixturePolicy, Floats, Floats] | None = None  # a graph of the model's own that
-    # reaches its goal surely, and what it earns
 
-    def translated(self, policy: MixturePolicy) -> tuple[MixturePolicy, Floats, Floats]:
+    def translated(self, policy: MixturePolicy) -> EvaluatedGraph:
         """A policy of the quotient in the model's own states; what it earns in each context."""
-        return _Translation(self, policy).result() if self.sure is None else self.sure
+        assert self.way is not None
+        return self.way(policy)
+
+
+EvaluatedGraph = tuple[MixturePolicy, Floats, Floats]
+"""A graph, and bounds on what it earns in each context."""
 
 
 def quotient(model: LatentMDP, memory: float, clock: PlanningClock) -> Quotient:
     """The quotient of a model, which takes about so many bytes at most."""
-    none = np.empty(0, np.int64)
-    plain = Quotient(model, model, None, none, none, none, np.empty(0, np.bool_))
+    plain = Quotient(model, model)
     if not model.duration.is_total:
         return plain
     costs = model.planning_rewards().min() < 0.0
@@ -97,7 +93,7 @@ def quotient(model: LatentMDP, memory: float, clock: PlanningClock) -> Quotient:
     if costs:
         # Which contexts are possible may tell how to come to an end in all of them.
         product = _joined(model, nodes, np.full(n, -1), np.zeros(n * A, np.bool_))
-        surely = sure_rule(product.model)[1][product.number]
+        surely = sure_rule(product.model)[1]
         if not surely.all():
             s = int(nodes.states[np.argmin(surely)])
             raise ModelError(
@@ -140,10 +136,10 @@ def _sure_goal(model: LatentMDP, clock: PlanningClock) -> Quotient | None:
 
     try:
         found = decided(model, np.flatnonzero(goal), np.iinfo(np.int32).max, check)
-        sure = None if found.policy is None else _in_turn(found.policy, goal)
+        graph = None if found.policy is None else _in_turn(found.policy, goal)
     except LimitReached:
         return None
-    if sure is None or sure[1].min() < worth * (1.0 - 1e-9):
+    if graph is None or graph[1].min() < worth * (1.0 - 1e-9):
         return None
     step = Outcomes.each(
         np.array([0, 1, 1]), np.ones(1, np.int32), np.zeros(1, np.int32), np.ones((1, M))
@@ -156,11 +152,10 @@ def _sure_goal(model: LatentMDP, clock: PlanningClock) -> Quotient | None:
         allowed=np.array([[True], [False]]), initial=initial, bonus=bonus,
         state_names=None, action_names=None, reward_edges=None,
     )  # fmt: skip
-    none = np.empty(0, np.int64)
-    return Quotient(model, searched, None, none, none, none, np.empty(0, np.bool_), sure=sure)
+    return Quotient(model, searched, lambda _: graph)
 
 
-def _in_turn(policy: SupportPolicy, goal: Flags) -> tuple[MixturePolicy, Floats, Floats]:
+def _in_turn(policy: SupportPolicy, goal: Flags) -> EvaluatedGraph:
     """The graph that heads for the goal in one context after the other by actions that are safe.
 
     Its nodes are i M + m for a pair i = (s, G) and the context m that it heads for.
@@ -198,16 +193,9 @@ def _in_turn(policy: SupportPolicy, goal: Flags) -> tuple[MixturePolicy, Floats,
     begins = model.initial_vectors.nonzero()
     first = policy.first[begins]
     first = first * M + unpacked(graph.contexts[first], M).argmax(axis=1)
-    reached = frontier = np.unique(first)
-    while frontier.size:
-        frontier = np.setdiff1d(after(frontier)[2], reached)
-        reached = np.union1d(reached, frontier)
-    pair, heading = np.divmod(reached, M)
-    place, entries, following = after(reached)
-    return linked_graph(
-        model, graph.state[pair].astype(np.int64), action[best[heading, pair]],
-        (place, entries, np.searchsorted(reached, following)),
-        begins, np.searchsorted(reached, first)[None], np.ones(1),
+    return _linked_graph(
+        model, begins, first[None], np.ones(1), lambda nodes: graph.state[nodes // M],
+        lambda nodes: action[best[nodes % M, nodes // M]], after,
     )  # fmt: skip
 
 
@@ -294,131 +282,111 @@ def _joined(model: LatentMDP, nodes: SupportNodes, of_node: Integers, inside: Fl
         bonus=np.moveaxis(bonus.reshape(X, wide, M), -1, 0).copy(),
         state_names=None, action_names=None, reward_edges=None,
     )  # fmt: skip
-    return Quotient(model, searched, nodes, number, exits, place, inside)
+    way = (nodes, number, exits, place, inside)
+    return Quotient(model, searched, lambda policy: _translated(model, searched, *way, policy))
 
 
-class _Translation:
-    """A graph whose nodes are pairs of a node (s, G) and a node of a graph of the quotient.
+def _translated(
+    own: LatentMDP, searched: LatentMDP, nodes: SupportNodes, number: Integers, exits: Integers,
+    place: Integers, inside: Flags, policy: MixturePolicy,
+) -> EvaluatedGraph:  # fmt: skip
+    """A policy graph of the quotient `searched` in the own states of the model.
 
-    In a component a pair walks, by actions that stay in it, to the node where the graph leaves; so
-    the graph goes on with the same of its nodes until then.
-    """
-
-    def __init__(self, quotient: Quotient, policy: MixturePolicy) -> None:
-        assert quotient.nodes is not None
-        self.quotient, self.policy, self.nodes = quotient, policy, quotient.nodes
-        self.A = quotient.own.n_actions
-        self.offsets = policy.nodes.offsets
-        states = np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
-        rows = states * quotient.model.n_actions + policy.nodes.actions
-        self.target = quotient.exits[rows]  # where each node of the graph leaves
-        self.links, self.rows = policy.links(), rows
-        self.walks: dict[int, Integers] = {}
-
-    def _walk(self, target: int) -> Integers:
-        """The action of every node of the component of `target` that leads there, -1 elsewhere."""
-        if target not in self.walks:
-            nodes, inside, n = self.nodes, self.quotient.inside, self.nodes.states.size
-            number = self.quotient.number
-            members = number == number[target]
-            rows = np.flatnonzero(inside & np.repeat(members, self.A))
-            source, entries = segments(nodes.starts, rows)
-            ahead = nodes.following[entries]
-            steps = distances(n, rows[source] // self.A, ahead, np.arange(n) == target)
-            nearest = np.full(inside.size, n)
-            np.minimum.at(nearest, rows[source], steps[ahead])
-            actions = nearest.reshape(n, self.A).argmin(axis=1)
-            self.walks[target] = np.where(members, actions, -1)
-        return self.walks[target]
-
-    def _actions(self, at: Integers, graph_nodes: Integers) -> Integers:
-        """The action of each pair."""
-        leaves = self.target[graph_nodes]
-        actions = leaves % self.A
-        for i in np.flatnonzero(at != leaves // self.A):
-            actions[i] = self._walk(int(leaves[i] // self.A))[at[i]]
-        return actions
-
-    def _after(
-        self, at: Integers, graph_nodes: Integers, actions: Integers
-    ) -> tuple[Integers, ...]:
-        """What follows pairs: (pair, the model's outcome, the node there, the graph's node)."""
-        rows = at * self.A + actions
-        source, entries = segments(self.nodes.starts, rows)
-        ahead, before = self.nodes.following[entries], graph_nodes[source]
-        leaving = ~self.quotient.inside[rows[source]]
-        followers, place = before.copy(), self.quotient.place[entries[leaving]]
-        of, number = before[leaving], self.quotient.number[ahead[leaving]]
-        starts = self.quotient.model.outcomes.starts
-        stays = self.links.stays[of]
-        listed = self.links.node_starts[of] + place - starts[self.rows[of]]
-        linked = (
-            self.links.followers[np.minimum(listed, self.links.followers.size - 1)]
-            if (self.links.followers.size)
-            else np.zeros_like(of)
-        )
-        own = self.rows[of] // self.quotient.model.n_actions
-        followers[leaving] = np.where(stays, self.offsets[number] + of - self.offsets[own], linked)
-        followers[self.quotient.model.terminal[self.quotient.number[ahead]]] = -1
-        return source, self.nodes.outcomes[entries], ahead, followers
-
-    def result(self) -> tuple[MixturePolicy, Floats, Floats]:
-        """The graph, and bounds on what it earns in each context."""
-        own, n = self.quotient.own, self.policy.n_nodes
-        begins = np.flatnonzero((self.nodes.first >= 0) & ~own.terminal)
-        at = self.nodes.first[begins]
-        numbers = self.policy.first[:, self.quotient.number[at]]
-        begun = numbers >= 0
-        codes = frontier = np.unique((at * n + numbers)[begun])
-        while frontier.size:
-            pair_at, pair_of = np.divmod(frontier, n)
-            _, _, ahead, later = self._after(pair_at, pair_of, self._actions(pair_at, pair_of))
-            found = np.unique((ahead * n + later)[later >= 0])
-            frontier = np.setdiff1d(found, codes, assume_unique=True)
-            codes = np.union1d(codes, frontier)
-        at, of = np.divmod(codes, n)
-        actions = self._actions(at, of)
-        source, outcomes, ahead, later = self._after(at, of, actions)
-        goes_on = later >= 0
-        links = source[goes_on], outcomes[goes_on]
-        targets = np.searchsorted(codes, (ahead * n + later)[goes_on])
-        known = np.searchsorted(codes, self.nodes.first[begins] * n + np.maximum(numbers, 0))
-        first = np.where(begun, known, -1)
-        return linked_graph(
-            own, self.nodes.states[at], actions, (*links, targets), begins, first,
-            self.policy.weights,
-        )  # fmt: skip
-
-
-def linked_graph(
-    model: LatentMDP,
-    states: Integers,
-    actions: Integers,
-    links: tuple[Integers, Integers, Integers],
-    begins: Integers,
-    first: Integers,
-    weights: Floats,
-) -> tuple[MixturePolicy, Floats, Floats]:
-    """The graphs of some nodes, and bounds on what they earn in each context.
+    Its nodes are i n + k for a node i = (s, G) and one of the n nodes k of the quotient's graph. In
+    a component it walks, by actions that stay in it, to where k leaves; so k stays until then.
 
     Parameters
     ----------
-    states, actions : (n,)
-        Of each node.
-    links
-        A node, an outcome of the model's table after it, and the node that follows; where none
-        does, nothing is left to earn.
+    number : (N,)
+        The quotient's state of each node.
+    exits : (quotient's states x its actions,)
+        The row node x A + a, -1 for none.
+    place : (k,)
+        Which of the quotient's outcomes each outcome of the nodes is, or -1.
+    inside : (N A,)
+        Actions that stay in their component.
+    """
+    A, n, offsets, links = own.n_actions, policy.n_nodes, policy.nodes.offsets, policy.links()
+    states = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    rows = states * searched.n_actions + policy.nodes.actions
+    leaves = exits[rows]  # where each node of the graph leaves
+    walks: dict[int, Integers] = {}
+
+    def walk(target: int) -> Integers:
+        """The action of every node of the component of `target` that leads there."""
+        if target not in walks:
+            members = number == number[target]
+            staying = np.flatnonzero(inside & np.repeat(members, A))
+            source, entries = segments(nodes.starts, staying)
+            ahead = nodes.following[entries]
+            goals = np.arange(members.size) == target
+            steps = distances(members.size, staying[source] // A, ahead, goals)
+            nearest = np.full(inside.size, members.size)
+            np.minimum.at(nearest, staying[source], steps[ahead])
+            walks[target] = nearest.reshape(-1, A).argmin(axis=1)
+        return walks[target]
+
+    def act(codes: Integers) -> Integers:
+        at, of = np.divmod(codes, n)
+        actions = leaves[of] % A
+        for i in np.flatnonzero(at != leaves[of] // A):
+            actions[i] = walk(int(leaves[of[i]] // A))[at[i]]
+        return actions
+
+    def after(codes: Integers) -> tuple[Integers, Integers, Integers]:
+        row = codes // n * A + act(codes)
+        source, entries = segments(nodes.starts, row)
+        ahead, followers = nodes.following[entries], (codes % n)[source]
+        leaving = ~inside[row[source]]
+        of, reached = followers[leaving], number[ahead[leaving]]
+        listed = links.node_starts[of] + place[entries[leaving]]
+        listed -= searched.outcomes.starts[rows[of]]
+        # Where a node stays, nothing is listed.
+        linked = np.append(links.followers, -1)[np.where(links.stays[of], -1, listed)]
+        same = offsets[reached] + of - offsets[states[of]]
+        followers[leaving] = np.where(links.stays[of], same, linked)
+        goes_on = (followers >= 0) & ~searched.terminal[number[ahead]]
+        later = ahead[goes_on] * n + followers[goes_on]
+        return source[goes_on], nodes.outcomes[entries[goes_on]], later
+
+    begins = np.flatnonzero((nodes.first >= 0) & ~own.terminal)
+    at = nodes.first[begins]
+    begun = policy.first[:, number[at]]
+    first = np.where(begun < 0, -1, at * n + begun)
+    return _linked_graph(
+        own, begins, first, policy.weights, lambda codes: nodes.states[codes // n], act, after
+    )
+
+
+def _linked_graph(
+    model: LatentMDP, begins: Integers, first: Integers, weights: Floats,
+    state_of: Callable[[Integers], Integers], act: Callable[[Integers], Integers],
+    after: Callable[[Integers], tuple[Integers, Integers, Integers]],
+) -> EvaluatedGraph:  # fmt: skip
+    """The graphs of the nodes that follow from the first, and what they earn in each context.
+
+    Parameters
+    ----------
     begins, first : (k,), (K, k)
         First states, and with which node each of the graphs begins there, -1 for none.
     weights : (K,)
         Of the graphs.
+    state_of, act
+        The states and the actions of nodes.
+    after
+        What follows nodes: place among them, outcome of the model's table, and node there. Where
+        none does, nothing is left to earn.
     """
+    reached = frontier = np.unique(first[first >= 0])
+    while frontier.size:
+        frontier = np.setdiff1d(after(frontier)[2], reached)
+        reached = np.union1d(reached, frontier)
     S, table = model.n_states, model.outcomes
     # Every state has a node beside these, for what cannot happen, and where nothing is left to
     # earn: the first action it has.
     others = np.flatnonzero(~model.terminal)
-    states = np.concatenate([others, states])
-    actions = np.concatenate([model.allowed.argmax(axis=1)[others], actions])
+    states = np.concatenate([others, state_of(reached)])
+    actions = np.concatenate([model.allowed.argmax(axis=1)[others], act(reached)])
     order = np.argsort(states, kind="stable")
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
@@ -429,12 +397,15 @@ def linked_graph(
     begin = np.cumsum(counts) - counts
     _, outcomes = segments(table.starts, rows)
     followers = spare[table.next_state[outcomes]]
-    source, outcome, target = links[0] + others.size, links[1], links[2] + others.size
-    followers[begin[source] + outcome - table.starts[rows[source]]] = place[target]
+    source, outcome, target = after(reached)
+    of = source + others.size
+    target = np.searchsorted(reached, target) + others.size
+    followers[begin[of] + outcome - table.starts[rows[of]]] = place[target]
     _, entries = segments(np.append(begin, followers.size), order)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(states, minlength=S))])
     numbers = np.tile(spare, (len(first), 1))
-    numbers[:, begins] = np.where(first < 0, spare[begins], place[first + others.size])
+    known = place[others.size - 1 + np.searchsorted(reached, first, "right")]
+    numbers[:, begins] = np.where(first < 0, spare[begins], known)
     followers = followers[entries]
     policy, earned = evaluated_graph(model, actions[order], offsets, followers, numbers, weights)
     return policy, *earned
