@@ -24,7 +24,9 @@ node that nothing leaves and that pays nothing is terminal.
 
 from __future__ import annotations
 
+import math
 import warnings
+from array import array
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -133,6 +135,68 @@ def check_sum(total: float, what: str) -> None:
         raise FormatError(f"{what} sums to {total:.9g}, must sum to 1")
     if abs(total - 1.0) > TOLERANCE:
         warnings.warn(f"{what} sums to {total:.9g}: it was made to sum to 1", stacklevel=2)
+
+
+class Table:
+    """Numbers by values of some axes, as the entries of a file give them.
+
+    An entry says for each axis which values it speaks of, or None: then it has a number for each of
+    them, where the last such axis runs first. What comes later counts.
+    """
+
+    def __init__(self, sizes: Sequence[int], name: str) -> None:
+        self.sizes, self.name = sizes, name
+        self._places, self._numbers = array("q"), array("d")
+        self._cleared: list[tuple[int, list[int]]] = []  # so many entries are void in these rows
+
+    def enter(
+        self, where: Sequence[range | None], text: list[str], what: str, is_chance: bool = True
+    ) -> None:
+        """Read the numbers of an entry, which messages call `what`."""
+        table = [size for axis, size in zip(where, self.sizes) if axis is None]
+        every = [range(n) if axis is None else axis for axis, n in zip(where, self.sizes)]
+        if text == ["uniform"]:
+            self._put(every, every, [1.0 / self.sizes[-1]])
+        elif text == ["identity"]:
+            if len(table) != 2 or table[0] != table[1] or where[-1] is not None:
+                raise FormatError("identity needs a square table")
+            self._cleared.append((len(self._places), self._flat(every[:-1], every[:-1])[0]))
+            for i in range(table[0]):
+                some = [range(i, i + 1) if axis is None else axis for axis in where]
+                self._put(some, some, [1.0])
+        elif len(text) != math.prod(table):
+            raise FormatError(f"{what} must have {math.prod(table)} numbers, got {len(text)}")
+        else:
+            numbers = as_chances(text, what).tolist() if is_chance else [*map(as_number, text)]
+            self._put(every, where, numbers)
+
+    def _put(
+        self, every: Sequence[range], where: Sequence[range | None], numbers: list[float]
+    ) -> None:
+        if len(self._places) + math.prod(map(len, every)) > MAX_EVENTS:
+            raise FormatError(f"{self.name} has more than {MAX_EVENTS:,} entries")
+        places, which = self._flat(every, where)
+        self._places.extend(places)
+        self._numbers.extend([numbers[k] for k in which])
+
+    def _flat(
+        self, every: Sequence[range], where: Sequence[range | None]
+    ) -> tuple[list[int], list[int]]:
+        """The places that an entry speaks of, and which of its numbers each of them has."""
+        places, which = [0], [0]
+        for some, axis, size in zip(every, where, self.sizes):
+            places = [place * size + i for place in places for i in some]
+            which = [k * size + i if axis is None else k for k in which for i in some]
+        return places, which
+
+    def entries(self) -> tuple[Integers, Floats]:
+        """The places that any entry speaks of, rising, and their numbers."""
+        places, numbers = np.array(self._places, np.int64), np.array(self._numbers)
+        kept = np.ones(places.size, np.bool_)
+        for end, rows in self._cleared:
+            kept[:end] &= ~np.isin(places[:end] // self.sizes[-1], rows)
+        distinct, last = np.unique(places[kept][::-1], return_index=True)
+        return distinct, numbers[kept][::-1][last]
 
 
 def join(keys: Integers, table_keys: Integers) -> tuple[Integers, Integers]:

@@ -27,8 +27,8 @@ from latentmdp.io.determined_pomdp import (
     MAX_EVENTS,
     Events,
     Pomdp,
+    Table,
     Variable,
-    as_chances,
     as_number,
     check_sum,
     join,
@@ -288,64 +288,29 @@ class _FactoredFile:
             raise FormatError(
                 f'the table of {variable!r:.60} is a decision diagram: only type="TBL" is read'
             )
-        keys: list[Integers] = []
-        values: list[Floats] = []
-        total = 0
+        table = Table(sizes, f"the table of {variable!r:.60}")
         for entry in parameter.findall("Entry"):
-            positions, numbers = self._entry(entry, axes, sizes, is_chance)
-            total += numbers.size
-            if total > MAX_EVENTS:
+            tokens = self._text(entry, "Instance").split()
+            if not axes and tokens in (["null"], ["-"], ["*"]):
+                tokens = []
+            if len(tokens) != len(axes):
                 raise FormatError(
-                    f"the table of {variable!r:.60} has more than {MAX_EVENTS:,} entries"
+                    f"an instance {' '.join(tokens)!r:.60} must name {len(axes)} values"
                 )
-            keys.append(positions)
-            values.append(numbers)
-        # The last of several entries for one place counts.
-        written = np.concatenate([*keys, np.empty(0, np.int64)])[::-1]
-        places, last = np.unique(written, return_index=True)
-        entries = np.concatenate([*values, np.empty(0)])[::-1][last]
-        nonzero = entries != 0.0
-        return _Table(axes, places[nonzero], entries[nonzero])
+            where = [self._named(token, axis) for token, axis in zip(tokens, axes)]
+            text = self._text(entry, "ProbTable" if is_chance else "ValueTable").split()
+            table.enter(where, text, f"the entry {' '.join(tokens)!r:.60}", is_chance)
+        places, numbers = table.entries()
+        return _Table(axes, places[numbers != 0.0], numbers[numbers != 0.0])
 
-    def _entry(
-        self, entry: ET.Element, axes: list[str], sizes: list[int], is_chance: bool
-    ) -> tuple[Integers, Floats]:
-        """Flat places and numbers of one entry: `-` runs over a table, `*` stands for all."""
-        tokens = self._text(entry, "Instance").split()
-        if len(tokens) != len(axes) and not (not axes and tokens in (["null"], ["-"], ["*"])):
-            raise FormatError(f"an instance {' '.join(tokens)!r:.60} must name {len(axes)} values")
-        if not axes:
-            tokens = []
-        text = self._text(entry, "ProbTable" if is_chance else "ValueTable").split()
-        ranges = []
-        for token, axis, size in zip(tokens, axes, sizes):
-            if token not in ("-", "*", *self.values[axis]):
-                raise FormatError(f"{token!r:.60} is no value of {axis!r}")
-            whole = token in ("-", "*")
-            ranges.append(np.arange(size) if whole else np.array([self.values[axis].index(token)]))
-        table = [size if token == "-" else 1 for token, size in zip(tokens, sizes)]
-        if np.prod([float(r.size) for r in ranges]) > MAX_EVENTS:
-            raise FormatError("one entry of a table stands for too many")
-        cells = np.ravel_multi_index(np.ix_(*ranges), sizes) if axes else np.zeros((), np.int64)
-        if text == ["uniform"]:
-            numbers = np.full(table, 1.0 / sizes[-1])
-        elif text == ["identity"]:
-            inner = [size for token, size in zip(tokens, sizes) if token == "-"]
-            if len(inner) != 2 or inner[0] != inner[1]:
-                raise FormatError("identity needs a square table")
-            numbers = np.eye(inner[0]).reshape(table)
-        else:
-            n_numbers = int(np.prod(table))
-            if len(text) != n_numbers:
-                raise FormatError(
-                    f"the entry {' '.join(tokens)!r:.60} must have {n_numbers} numbers, got "
-                    f"{len(text)}"
-                )
-            what = f"the entry {' '.join(tokens)!r:.60}"
-            read = as_chances(text, what) if is_chance else np.array([*map(as_number, text)])
-            numbers = read.reshape(table)
-        full = np.broadcast_to(numbers, cells.shape)
-        return cells.ravel().astype(np.int64), np.ascontiguousarray(full).ravel()
+    def _named(self, token: str, axis: str) -> range | None:
+        """The values that a word stands for: `-` runs over a table, `*` stands for all."""
+        values = self.values[axis]
+        if token not in ("-", "*", *values):
+            raise FormatError(f"{token!r:.60} is no value of {axis!r}")
+        if token in ("-", "*"):
+            return None if token == "-" else range(len(values))
+        return range(values.index(token), values.index(token) + 1)
 
     # -------------------------------------------------------------------------------- the problem
 
