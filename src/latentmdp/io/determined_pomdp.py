@@ -48,7 +48,7 @@ from latentmdp.model import LatentMDP
 from latentmdp.outcomes import ContextVectors, Outcomes, numbered
 
 if TYPE_CHECKING:
-    from latentmdp.io.kernels import Entries, Functions, Groups, Nodes
+    from latentmdp.io.kernels import Entries, FoundNodes, Functions, Groups
 
 MAX_EVENTS = 1 << 24
 """What can happen in a file's problem, at most: (x, a, x', o) with a probability above zero."""
@@ -137,7 +137,7 @@ def check_sum(total: float, what: str) -> None:
         warnings.warn(f"{what} sums to {total:.9g}: it was made to sum to 1", stacklevel=2)
 
 
-class Table:
+class NumberTable:
     """Numbers by values of some axes, as the entries of a file give them.
 
     An entry says for each axis which values it speaks of, or None: then it has a number for each of
@@ -160,10 +160,11 @@ class Table:
         elif text == ["identity"]:
             if len(table) != 2 or table[0] != table[1] or where[-1] is not None:
                 raise FormatError("identity needs a square table")
-            self._cleared.append((len(self._places), self._flat(every[:-1], every[:-1])[0]))
-            for i in range(table[0]):
-                some = [range(i, i + 1) if axis is None else axis for axis in where]
-                self._put(some, some, [1.0])
+            self._require_room(math.prod(map(len, every[:-1])))
+            rows, column = self._flat(every[:-1], where[:-1])
+            self._cleared.append((len(self._places), rows))
+            self._places.extend([row * table[1] + i for row, i in zip(rows, column)])
+            self._numbers.extend([1.0] * len(rows))
         elif len(text) != math.prod(table):
             raise FormatError(f"{what} must have {math.prod(table)} numbers, got {len(text)}")
         else:
@@ -173,11 +174,14 @@ class Table:
     def _put(
         self, every: Sequence[range], where: Sequence[range | None], numbers: list[float]
     ) -> None:
-        if len(self._places) + math.prod(map(len, every)) > MAX_EVENTS:
-            raise FormatError(f"{self.name} has more than {MAX_EVENTS:,} entries")
+        self._require_room(math.prod(map(len, every)))
         places, which = self._flat(every, where)
         self._places.extend(places)
         self._numbers.extend([numbers[k] for k in which])
+
+    def _require_room(self, more: int) -> None:
+        if len(self._places) + more > MAX_EVENTS:
+            raise FormatError(f"{self.name} has more than {MAX_EVENTS:,} entries")
 
     def _flat(
         self, every: Sequence[range], where: Sequence[range | None]
@@ -451,7 +455,7 @@ def _groups_of(
 class _Nodes(NamedTuple):
     """The nodes, and by rows i A + a what can be seen there and which node it leads to."""
 
-    found: Nodes
+    found: FoundNodes
     entries: Entries
     first: Integers  # nodes in which an episode begins
     seen: Integers  # of each entry

@@ -63,7 +63,7 @@ class Pairs(NamedTuple):
     size: Any  # (1,)
 
 
-class Nodes(NamedTuple):
+class FoundNodes(NamedTuple):
     """The nodes that were found."""
 
     visible: Any  # (N,)
@@ -272,7 +272,7 @@ def explore(A, Q, groups, begins, first, shown, most, memory):
             for row in range(visible[i] * A, (visible[i] + 1) * A):
                 vectors, pairs = _with_room(vectors, 2 * widest), _larger(pairs, 3 * widest)
                 if n > most or 8.0 * M * len(vectors.known) > memory:
-                    return Nodes(visible[:n], number[:n], vectors, pairs, False)
+                    return FoundNodes(visible[:n], number[:n], vectors, pairs, False)
                 if n + widest > visible.size:
                     visible, number = _longer(visible), _longer(number)
                     open_ = _longer(open_)
@@ -320,7 +320,7 @@ def explore(A, Q, groups, begins, first, shown, most, memory):
                         heads[y] = n_links
                         n_links += 1
             i += 1
-    return Nodes(visible[:n], number[:n], vectors, pairs, True)
+    return FoundNodes(visible[:n], number[:n], vectors, pairs, True)
 
 
 @njit(cache=True)

@@ -26,8 +26,8 @@ from latentmdp.errors import FormatError
 from latentmdp.io.determined_pomdp import (
     MAX_EVENTS,
     Events,
+    NumberTable,
     Pomdp,
-    Table,
     Variable,
     as_chances,
     as_number,
@@ -110,7 +110,7 @@ class FlatFile:
         self.index: dict[str, dict[str, int]] = {}
         self.discount, self.sign = -1.0, 1.0
         self.first: Floats | None = None
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, NumberTable] = {}
         self.rules: list[tuple[int, int, int, int, float]] = []
         self.n_entries = 0
         openings = [
@@ -205,7 +205,7 @@ class FlatFile:
         fields, values = self._fields(word, body, 3)
         kinds = ("actions", "states", targets)
         where = [self._all(kind, name) for kind, name in zip(kinds, fields)]
-        table = self.tables.setdefault(word, Table([*map(self._count, kinds)], f"{word}:"))
+        table = self.tables.setdefault(word, NumberTable([*map(self._count, kinds)], f"{word}:"))
         table.enter([*where, None, None][:3], values, f"{word}: {' : '.join(fields)}")
 
     def _room(self, entries: int) -> None:

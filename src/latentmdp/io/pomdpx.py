@@ -26,8 +26,8 @@ from latentmdp.errors import FormatError
 from latentmdp.io.determined_pomdp import (
     MAX_EVENTS,
     Events,
+    NumberTable,
     Pomdp,
-    Table,
     Variable,
     as_number,
     check_sum,
@@ -288,7 +288,7 @@ class _FactoredFile:
             raise FormatError(
                 f'the table of {variable!r:.60} is a decision diagram: only type="TBL" is read'
             )
-        table = Table(sizes, f"the table of {variable!r:.60}")
+        table = NumberTable(sizes, f"the table of {variable!r:.60}")
         for entry in parameter.findall("Entry"):
             tokens = self._text(entry, "Instance").split()
             if not axes and tokens in (["null"], ["-"], ["*"]):
