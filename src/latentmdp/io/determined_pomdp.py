@@ -475,13 +475,15 @@ def _nodes(problem: _Problem, max_states: int) -> _Nodes:
 
     pomdp, groups = problem.pomdp, problem.groups
     A, M, Q = pomdp.n_actions, int(problem.context.max()) + 1, problem.n_hidden
+    # A first node is where its visible part is seen, whatever else is.
+    is_shown = any(v.is_visible for v in pomdp.variables)
+    if not is_shown and M * M > 64 * MAX_EVENTS:  # pairs of them, which may be one
+        raise FormatError(f"{M:,} first states that look the same are too many to be compared")
     begin = np.flatnonzero(pomdp.first)
     shown, of_start = np.unique(problem.visible[begin], return_inverse=True)
     require_memory(8.0 * M * shown.size, f"first states of {M:,} contexts")
     first = np.full((shown.size, M), -1.0)
     first[of_start.ravel(), problem.context[begin]] = problem.hidden[begin]
-    # A first node is where its visible part is seen, whatever else is.
-    is_shown = any(v.is_visible for v in pomdp.variables)
     # A quarter of what is free: vectors are copied into larger arrays.
     found = kernels.explore(A, Q, groups, shown, first, is_shown, max_states, free_memory() / 4.0)
     if not found.is_whole or found.visible.size > max_states:
