@@ -566,7 +566,7 @@ BAD = {
     "fewer states than none": ("discount: 0.9\nstates: -5\n", "is not between 1 and 1,000,000"),
     "too many entries": (
         "discount: .9\nstates: 900000\nactions: 90000\nobservations: 2\nT: * uniform\n",
-        "more than 5,000,000",
+        "T: has more than 16,777,216 entries",
     ),
     "twice": ("discount: 0.9\nstates: a a\n", "names 'a' twice"),
     "before": ("discount: 0.9\nT: a identity\nstates: 2\n", "before they are declared"),

@@ -24,7 +24,9 @@ node that nothing leaves and that pays nothing is terminal.
 
 from __future__ import annotations
 
+import math
 import warnings
+from array import array
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,15 +34,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import Flags, Floats, Integers, require_memory, segments
+from latentmdp._util import (
+    Flags,
+    Floats,
+    Integers,
+    free_memory,
+    reaching,
+    require_memory,
+    segments,
+)
 from latentmdp.errors import FormatError, ModelError
 from latentmdp.model import LatentMDP
-from latentmdp.outcomes import ContextVectors, Outcomes
+from latentmdp.outcomes import ContextVectors, Outcomes, numbered
 
 if TYPE_CHECKING:
-    from latentmdp.io.kernels import Vectors
+    from latentmdp.io.kernels import Entries, FoundNodes, Functions, Groups
 
-MAX_EVENTS = 5_000_000
+MAX_EVENTS = 1 << 24
 """What can happen in a file's problem, at most: (x, a, x', o) with a probability above zero."""
 
 TOLERANCE = 1e-5
@@ -125,6 +135,72 @@ def check_sum(total: float, what: str) -> None:
         raise FormatError(f"{what} sums to {total:.9g}, must sum to 1")
     if abs(total - 1.0) > TOLERANCE:
         warnings.warn(f"{what} sums to {total:.9g}: it was made to sum to 1", stacklevel=2)
+
+
+class NumberTable:
+    """Numbers by values of some axes, as the entries of a file give them.
+
+    An entry says for each axis which values it speaks of, or None: then it has a number for each of
+    them, where the last such axis runs first. What comes later counts.
+    """
+
+    def __init__(self, sizes: Sequence[int], name: str) -> None:
+        self.sizes, self.name = sizes, name
+        self._places, self._numbers = array("q"), array("d")
+        self._cleared: list[tuple[int, list[int]]] = []  # so many entries are void in these rows
+
+    def enter(
+        self, where: Sequence[range | None], text: list[str], what: str, is_chance: bool = True
+    ) -> None:
+        """Read the numbers of an entry, which messages call `what`."""
+        table = [size for axis, size in zip(where, self.sizes) if axis is None]
+        every = [range(n) if axis is None else axis for axis, n in zip(where, self.sizes)]
+        if text == ["uniform"]:
+            self._put(every, every, [1.0 / self.sizes[-1]])
+        elif text == ["identity"]:
+            if len(table) != 2 or table[0] != table[1] or where[-1] is not None:
+                raise FormatError("identity needs a square table")
+            self._require_room(math.prod(map(len, every[:-1])))
+            rows, column = self._flat(every[:-1], where[:-1])
+            self._cleared.append((len(self._places), rows))
+            self._places.extend([row * table[1] + i for row, i in zip(rows, column)])
+            self._numbers.extend([1.0] * len(rows))
+        elif len(text) != math.prod(table):
+            raise FormatError(f"{what} must have {math.prod(table)} numbers, got {len(text)}")
+        else:
+            numbers = as_chances(text, what).tolist() if is_chance else [*map(as_number, text)]
+            self._put(every, where, numbers)
+
+    def _put(
+        self, every: Sequence[range], where: Sequence[range | None], numbers: list[float]
+    ) -> None:
+        self._require_room(math.prod(map(len, every)))
+        places, which = self._flat(every, where)
+        self._places.extend(places)
+        self._numbers.extend([numbers[k] for k in which])
+
+    def _require_room(self, more: int) -> None:
+        if len(self._places) + more > MAX_EVENTS:
+            raise FormatError(f"{self.name} has more than {MAX_EVENTS:,} entries")
+
+    def _flat(
+        self, every: Sequence[range], where: Sequence[range | None]
+    ) -> tuple[list[int], list[int]]:
+        """The places that an entry speaks of, and which of its numbers each of them has."""
+        places, which = [0], [0]
+        for some, axis, size in zip(every, where, self.sizes):
+            places = [place * size + i for place in places for i in some]
+            which = [k * size + i if axis is None else k for k in which for i in some]
+        return places, which
+
+    def entries(self) -> tuple[Integers, Floats]:
+        """The places that any entry speaks of, rising, and their numbers."""
+        places, numbers = np.array(self._places, np.int64), np.array(self._numbers)
+        kept = np.ones(places.size, np.bool_)
+        for end, rows in self._cleared:
+            kept[:end] &= ~np.isin(places[:end] // self.sizes[-1], rows)
+        distinct, last = np.unique(places[kept][::-1], return_index=True)
+        return distinct, numbers[kept][::-1][last]
 
 
 def join(keys: Integers, table_keys: Integers) -> tuple[Integers, Integers]:
@@ -286,13 +362,28 @@ def _told(pomdp: Pomdp, event: Events) -> str:
 
 
 class _Problem(NamedTuple):
-    """The states that can be reached, numbered anew, with their rows for the kernels."""
+    """The states that can be reached, numbered anew, and what the kernels see of them."""
 
     pomdp: Pomdp
-    starts: Integers  # (X A + 1,)
-    sight: Integers  # (n,), numbered from 0
     sights: Integers  # (2, Y): visible part and observation of each sight
     context: Integers  # (X,): of the first states, -1 for others
+    visible: Integers  # (X,): v
+    hidden: Integers  # (X,): q
+    groups: Groups
+
+    @property
+    def n_hidden(self) -> int:
+        """Q."""
+        return int(self.hidden.max()) + 1
+
+    def states(self, nodes: _Nodes, some: Integers) -> Integers:
+        """The state of each context in some nodes, (k, M), -1 where it cannot be there."""
+        codes = self.visible * self.n_hidden + self.hidden
+        hidden = nodes.hidden[nodes.found.vector[some]]
+        wanted = nodes.found.visible[some, None] * self.n_hidden + hidden.astype(np.int64)
+        order = np.argsort(codes)
+        place = np.searchsorted(codes, wanted, sorter=order)
+        return np.where(hidden < 0.0, -1, order[np.minimum(place, order.size - 1)])
 
 
 def _reached(pomdp: Pomdp, order: Integers) -> _Problem:
@@ -301,98 +392,111 @@ def _reached(pomdp: Pomdp, order: Integers) -> _Problem:
     number[order] = np.arange(X)
     events = take(pomdp.events, number[pomdp.events.state] >= 0)
     events = events._replace(state=number[events.state], next_state=number[events.next_state])
-    events = take(events, np.argsort(events.state * A + events.action, kind="stable"))
     row = events.state * A + events.action
     totals = np.bincount(row, events.probability, X * A)
+    events = events._replace(probability=events.probability / totals[row])
     pomdp = pomdp._replace(
         variables=[v._replace(column=v.column[order]) for v in pomdp.variables],
         first=pomdp.first[order] / pomdp.first[order].sum(),
-        events=events._replace(probability=events.probability / totals[row]),
+        events=events,
     )
     Y = len(pomdp.observation_names)
     seen = pomdp.part(visible=True)[events.next_state] * Y + events.observation
     sights, sight = np.unique(seen, return_inverse=True)
-    context = np.full(X, -1)
-    begin = np.flatnonzero(pomdp.first)
-    hidden = pomdp.part(visible=False)[begin]
-    # Where nothing is visible every first state is a context; draws may share their hidden part.
-    together = np.stack([hidden, pomdp.part(visible=True)[begin]])
-    if np.unique(together, axis=1).shape[1] < begin.size:
-        hidden = np.arange(begin.size)
-    _, context[begin] = np.unique(hidden, return_inverse=True)
-    starts = np.searchsorted(row, np.arange(X * A + 1))
-    return _Problem(pomdp, starts, sight.ravel(), np.stack(np.divmod(sights, Y)), context)
+    visible, hidden = (
+        np.unique(pomdp.part(visible=which), return_inverse=True)[1] for which in (True, False)
+    )
+    if np.unique(visible * X + hidden).size < X:  # draws before the episode may look alike
+        hidden = np.arange(X)
+    context, begin = np.full(X, -1), np.flatnonzero(pomdp.first)
+    context[begin] = np.unique(hidden[begin], return_inverse=True)[1]
+    groups = _groups_of(events, A, sight, visible, hidden)
+    return _Problem(pomdp, np.stack(np.divmod(sights, Y)), context, visible, hidden, groups)
+
+
+def _groups_of(
+    events: Events, A: int, sight: Integers, visible: Integers, hidden: Integers
+) -> Groups:
+    """What may be seen after every row v A + a, and functions of q, equal ones kept once."""
+    from latentmdp.io.kernels import Functions, Groups
+
+    def functions(starts: Integers, place: Integers, value: Any) -> tuple[Functions, Integers]:
+        """The distinct ones of functions with these entries, and which of them each one is."""
+        distinct, code = np.unique(value, return_inverse=True)
+        number, first = numbered(starts, place * distinct.size + code)
+        position, entries = segments(starts, first)
+        kept = np.searchsorted(position, np.arange(first.size + 1))
+        return Functions(kept, place[entries], value[entries]), number
+
+    Y, Q, rows = int(sight.max()) + 1, int(hidden.max()) + 1, A * (int(visible.max()) + 1)
+    row = visible[events.state] * A + events.action
+    # Some events may be listed twice, as where several goals of a checker's file are made one.
+    codes, first, event = np.unique(
+        (row * Y + sight) * Q + hidden[events.state], return_index=True, return_inverse=True
+    )
+    chance_of = np.bincount(event, events.probability)
+    key, place = np.divmod(codes, Q)
+    heads = np.flatnonzero(np.diff(key, prepend=-1))
+    starts = np.append(heads, key.size)
+    moves, move = functions(starts, place, hidden[events.next_state[first]].astype(np.float64))
+    chances, chance = functions(starts, place, chance_of)
+    paid = np.bincount(events.state * A + events.action, events.probability * events.reward)
+    x, a = np.divmod(np.flatnonzero(paid), A)
+    by_row = np.argsort((visible[x] * A + a) * Q + hidden[x])
+    x, a = x[by_row], a[by_row]
+    ends = np.searchsorted(visible[x] * A + a, np.arange(rows + 1))
+    payoffs, pays = functions(ends, hidden[x], paid[x * A + a])
+    after = np.empty(Y, np.int64)
+    after[sight] = visible[events.next_state]
+    begins = np.searchsorted(key[heads] // Y, np.arange(rows + 1))
+    return Groups(begins, key[heads] % Y, move, chance, pays, after, moves, chances, payoffs)
 
 
 class _Nodes(NamedTuple):
     """The nodes, and by rows i A + a what can be seen there and which node it leads to."""
 
-    vectors: NDArray[np.int32]  # (N, M)
+    found: FoundNodes
+    entries: Entries
     first: Integers  # nodes in which an episode begins
-    row_starts: Integers  # (N A + 1,)
-    seen: Integers
+    seen: Integers  # of each entry
     target: Integers
     split: Flags  # (N,): whether the sight is part of the state
+
+    @property
+    def hidden(self) -> Floats:
+        """The distinct vectors of hidden parts, (H, M)."""
+        known: Floats = self.found.vectors.known
+        return known[: int(self.found.vectors.size[0])]
 
 
 def _nodes(problem: _Problem, max_states: int) -> _Nodes:
     """The nodes, breadth first."""
     from latentmdp.io import kernels
 
-    pomdp, events = problem.pomdp, problem.pomdp.events
-    A, M, Y = pomdp.n_actions, int(problem.context.max()) + 1, problem.sights.shape[1]
-    begin = np.flatnonzero(pomdp.first)
-    visible = pomdp.part(visible=True)[begin]
-    shown, of_start = np.unique(visible, return_inverse=True)
-    vectors = np.full((max(64, 2 * shown.size), M), -1, np.int32)
-    vectors[of_start.ravel(), problem.context[begin]] = begin
-    open_ = np.zeros(len(vectors), np.bool_)
-    open_[: shown.size] = True
-    heads = np.full(Y, -1)
-    links, linked = np.empty(64 + 2 * Y, np.int64), np.empty(64 + 2 * Y, np.int64)
-    sizes = np.array([shown.size, 0, 0])
+    pomdp, groups = problem.pomdp, problem.groups
+    A, M, Q = pomdp.n_actions, int(problem.context.max()) + 1, problem.n_hidden
     # A first node is where its visible part is seen, whatever else is.
-    is_shown = np.isin(problem.sights[0], shown) & any(v.is_visible for v in pomdp.variables)
-    for y in np.flatnonzero(is_shown):
-        links[sizes[1]], linked[sizes[1]] = -1, np.searchsorted(shown, problem.sights[0, y])
-        heads[y] = sizes[1]
-        sizes[1] += 1
-    keys, nodes = np.zeros(1 << 10, np.uint64), np.zeros(1 << 10, np.int32)
-    rows = (A, problem.starts, problem.sight, events.next_state)
-    widest = int(np.diff(problem.starts).max())
-    while True:
-        done = kernels.explore(
-            *rows, widest, vectors, open_, heads, links, linked, keys, nodes, sizes
+    is_shown = any(v.is_visible for v in pomdp.variables)
+    if not is_shown and M * M > 64 * MAX_EVENTS:  # pairs of them, which may be one
+        raise FormatError(f"{M:,} first states that look the same are too many to be compared")
+    begin = np.flatnonzero(pomdp.first)
+    shown, of_start = np.unique(problem.visible[begin], return_inverse=True)
+    require_memory(8.0 * M * shown.size, f"first states of {M:,} contexts")
+    first = np.full((shown.size, M), -1.0)
+    first[of_start.ravel(), problem.context[begin]] = problem.hidden[begin]
+    # A quarter of what is free: vectors are copied into larger arrays.
+    found = kernels.explore(A, Q, groups, shown, first, is_shown, max_states, free_memory() / 4.0)
+    if not found.is_whole or found.visible.size > max_states:
+        raise FormatError(
+            f"as a latent MDP it has more than {min(max_states, found.visible.size):,} states of "
+            f"{M:,} contexts: load(path, max_states=...) allows more, if there is memory"
         )
-        if sizes[0] > max_states:
-            raise FormatError(
-                f"as a latent MDP it has more than {max_states:,} states of {M:,} contexts: "
-                "load(path, max_states=...) allows more"
-            )
-        if done:
-            break
-        room = len(vectors) if sizes[0] == len(vectors) else 0
-        require_memory(16.0 * M * room, f"a search for nodes of {M:,} contexts")
-        vectors = np.concatenate([vectors, np.full((room, M), -1, np.int32)])
-        open_ = np.append(open_, np.zeros(room, np.bool_))
-        if sizes[1] == links.size:
-            links, linked = (np.append(part, np.empty_like(part)) for part in (links, linked))
-        if 2 * (sizes[2] + 2) > keys.size:
-            larger = np.zeros(2 * keys.size, np.uint64), np.zeros(2 * keys.size, np.int32)
-            kernels.rehash(keys, nodes, *larger)
-            keys, nodes = larger
-    vectors = vectors[: sizes[0]]
-    N = len(vectors)
-    row_starts, split = np.empty(N * A + 1, np.int64), np.zeros(N, np.bool_)
-    table = (*rows, events.probability, widest, vectors, keys, nodes, heads, row_starts)
-    n = kernels.list_entries(*table, np.empty(0, np.int64), np.empty(0, np.int64), split)
-    seen, target = np.empty(n, np.int64), np.empty(n, np.int64)
-    kernels.list_entries(*table, seen, target, split)
+    entries = kernels.list_entries(A, Q, groups, found)
     # Where a sight says something in one node, it is part of every state that looks the same: then
     # a node in which more is known stays one in which the rest was ruled out.
-    look = pomdp.part(visible=True)[vectors.max(axis=1)]
-    split = np.bincount(look, split)[look] > 0.0
-    return _Nodes(vectors, np.arange(shown.size), row_starts, seen, target, split)
+    split = np.bincount(found.visible, entries.split)[found.visible] > 0.0
+    seen = groups.sight[entries.group]
+    return _Nodes(found, entries, np.arange(shown.size), seen, entries.target, split)
 
 
 # -------------------------------------------------------------------------------------- the model
@@ -421,23 +525,27 @@ def latent_mdp(pomdp: Pomdp, horizon: int | None, max_states: int) -> LatentMDP:
 def _require_same_actions(problem: _Problem, nodes: _Nodes) -> None:
     """What is possible is seen: in a node all contexts have the same actions."""
     pomdp = problem.pomdp
-    offered = np.diff(problem.starts).reshape(-1, pomdp.n_actions) > 0
+    offered = np.zeros((pomdp.first.size, pomdp.n_actions), np.bool_)
+    offered[pomdp.events.state, pomdp.events.action] = True
     for a in np.flatnonzero(~offered.all(axis=0)).tolist():
-        offers = np.append(offered[:, a], False)[nodes.vectors]
-        lacks = (nodes.vectors >= 0) & ~offers & np.any(offers, axis=1, keepdims=True)
-        for x in nodes.vectors[lacks][:1]:
+        x = problem.states(nodes, np.arange(nodes.split.size))
+        offers = np.append(offered[:, a], False)[x]
+        lacks = (x >= 0) & ~offers & np.any(offers, axis=1, keepdims=True)
+        for lacking in x[lacks][:1].tolist():
             raise FormatError(
-                f"nothing follows action {pomdp.action_names[a]} in {pomdp.state_name(x)}, but in "
-                "other states that look the same"
+                f"nothing follows action {pomdp.action_names[a]} in {pomdp.state_name(lacking)}, "
+                "but in other states that look the same"
             )
 
 
 def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
+    from scipy.sparse import csr_array  # a model of another kind is loaded without scipy
+
     from latentmdp.io import kernels
 
-    pomdp, events = problem.pomdp, problem.pomdp.events
-    A, N = pomdp.n_actions, len(nodes.vectors)
-    row = np.repeat(np.arange(N * A), np.diff(nodes.row_starts))
+    pomdp, found = problem.pomdp, nodes.found
+    A, N, Y = pomdp.n_actions, found.visible.size, problem.sights.shape[1]
+    row = np.repeat(np.arange(N * A), np.diff(nodes.entries.starts))
     node = row // A
     reached, entered = _reached_nodes(nodes, node)
     terminal = _terminal(problem, nodes, node)
@@ -447,58 +555,50 @@ def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
     reached, entered = _reached_nodes(nodes, node)
     # A state is a node, or a node and the sight that came with it; -1: none came.
     came = np.where((nodes.split & ~terminal)[nodes.target], nodes.seen, -1)
-    live = reached[node] & ~terminal[node]
-    keys = np.stack(
-        [np.append(nodes.first, nodes.target[live]), np.append(nodes.first * 0 - 1, came[live])]
-    )
-    pairs, number = np.unique(keys, axis=1, return_inverse=True)
-    S, arrival = pairs.shape[1], np.full(row.size, -1)
-    arrival[live] = number.ravel()[nodes.first.size :]
+    is_live = reached & ~terminal
+    live = is_live[node]
+    keys = np.append(nodes.first * (Y + 1), (nodes.target * (Y + 1) + came + 1)[live])
+    states, number = np.unique(keys, return_inverse=True)
+    pairs = np.stack([states // (Y + 1), states % (Y + 1) - 1])
+    S, arrival = states.size, np.full(row.size, -1)
+    arrival[live] = number[nodes.first.size :]
     # The outcomes of a row in rising order of the next state; sights to the same one are added.
     order = np.lexsort((arrival, row))
     new = np.append(True, (np.diff(row[order]) != 0) | (np.diff(arrival[order]) != 0))
     outcome = np.empty(row.size, np.int64)
     outcome[order] = np.cumsum(new) - 1
     of_row = np.searchsorted(row[order][new], np.arange(N * A + 1))
-    place = outcome - of_row[row]
     counts = np.diff(of_row).reshape(N, A) * ~terminal[:, None]
     starts = np.concatenate([[0], np.cumsum(counts[pairs[0]].ravel())])
-    copied = (pairs[0][:, None] * A + np.arange(A))[~terminal[pairs[0]]].ravel()
-    _, position = segments(of_row, copied)
+    of_state = pairs[0][:, None] * A + np.arange(A)
+    _, position = segments(of_row, of_state[~terminal[pairs[0]]].ravel())
     group, weights, initial, share, mixed_as = _groups(problem, nodes, reached, entered)
-    G = weights.size
-    pattern, pay = np.empty(position.size, np.int32), np.empty(S * A, np.int64)
-    require_memory(8.0 * G * S, f"a latent MDP of {G:,} contexts and {S:,} states")
-    members = np.argsort(group, kind="stable")
-    where, widest = np.empty(problem.sights.shape[1], np.int64), int(np.diff(starts).max(initial=1))
-    chances, earned, done = _room(A * widest, G), _room(A, G), 0
-    rows = (
-        A, problem.starts, problem.sight, events.probability, events.reward, nodes.vectors,
-        nodes.row_starts, nodes.seen, place, mixed_as, share, members,
-        np.searchsorted(group[members], np.arange(G + 1)), np.ascontiguousarray(pairs[0]), starts,
+    G, members = weights.size, np.argsort(group, kind="stable")
+    parts = kernels.Parts(
+        mixed_as, share, members, np.searchsorted(group[members], np.arange(G + 1))
+    )
+    pattern, pay, chances, earned = kernels.fill(
+        A, problem.n_hidden, problem.groups, found, nodes.entries, is_live, outcome, of_row[-1],
+        parts,
     )  # fmt: skip
-    while (done := kernels.fill_rows(*rows, chances, pattern, earned, pay, where, done)) < S:
-        chances, earned = _room(A * widest, G, chances), _room(A, G, earned)
-    first = number.ravel()[: nodes.first.size]
+    first = number[: nodes.first.size]
     entries = np.repeat(np.arange(G), first.size), np.tile(first, G)
-    from scipy.sparse import csr_array  # a model of another kind is loaded without scipy
-
     begin = csr_array((initial.ravel(), entries), shape=(G, S))
     next_state = arrival[order][new][position].astype(np.int32)
     distinct, rewards = (part.known[: part.size[0]].copy() for part in (chances, earned))
     unseen = np.zeros(position.size, np.int32)
-    table = Outcomes(starts, next_state, unseen, distinct, pattern)
-    allowed = counts[pairs[0]] > 0
+    table = Outcomes(starts, next_state, unseen, distinct, pattern[position])
     others = {
         "horizon": horizon,
         "discount": pomdp.discount,
         "initial": begin,
-        "bonus": ContextVectors(rewards, pay),
+        "bonus": ContextVectors(rewards, pay[of_state.ravel()]),
         "weights": weights,
         "context_names": _context_names(problem, group),
         "action_names": distinct_names(pomdp.action_names),
         "state_names": _state_names(problem, nodes, pairs, live),
     }
+    allowed = counts[pairs[0]] > 0
     # Table and bonus are right by construction.
     try:
         return LatentMDP._of_table(table.frozen(), allowed, np.zeros(1), "state-action", others)
@@ -506,39 +606,22 @@ def _model(problem: _Problem, nodes: _Nodes, horizon: int | None) -> LatentMDP:
         raise FormatError(f"{error}; load(path, horizon=...) gives it an end") from None
 
 
-def _room(least: int, G: int, old: Vectors | None = None) -> Vectors:
-    """Distinct vectors with room for at least so many more, and twice what there was."""
-    from latentmdp.io import kernels
-
-    size = 0 if old is None else int(old.size[0])
-    room = max(2 * size, size + least, 64)
-    require_memory(8.0 * G * room, f"the probabilities of {G:,} contexts")
-    slots = np.full(4 * room, -1, np.int32)
-    vectors = kernels.Vectors(np.empty((room, G)), slots, np.zeros(1, np.int64))
-    if old is not None:
-        kernels.enter(old.known[:size], vectors)
-    return vectors
-
-
 def _reached_nodes(nodes: _Nodes, node: Integers) -> tuple[Flags, Flags]:
     """Which nodes an episode can be in, and which of them are entered on the way."""
-    reached = np.zeros(len(nodes.vectors), np.bool_)
-    reached[nodes.first] = True
-    while True:
-        entered = np.zeros_like(reached)
-        entered[nodes.target[reached[node]]] = True
-        if not (entered & ~reached).any():
-            return reached, entered
-        reached |= entered
+    begins = np.isin(np.arange(nodes.split.size), nodes.first)
+    reached = reaching(begins.size, nodes.target, node, begins)
+    entered = np.zeros_like(reached)
+    entered[nodes.target[reached[node]]] = True
+    return reached, entered
 
 
 def _terminal(problem: _Problem, nodes: _Nodes, node: Integers) -> Flags:
     """Which nodes nothing leaves, and where nothing is paid."""
-    stays = np.ones(len(nodes.vectors), np.bool_)
+    stays = np.ones(nodes.split.size, np.bool_)
     stays[node[nodes.target != node]] = False
     pays = np.zeros(problem.pomdp.first.size + 1, np.bool_)  # the last is that of no state, -1
     pays[problem.pomdp.events.state[problem.pomdp.events.reward != 0.0]] = True
-    stays[stays] = ~pays[nodes.vectors[stays]].any(axis=1)
+    stays[stays] = ~pays[problem.states(nodes, np.flatnonzero(stays))].any(axis=1)
     return stays
 
 
@@ -547,10 +630,9 @@ def _with_one_end(problem: _Problem, nodes: _Nodes, terminal: Flags) -> _Nodes:
     if not any(v.is_visible for v in problem.pomdp.variables):
         return nodes
     ends = np.flatnonzero(terminal)
-    seen = problem.pomdp.part(visible=True)[nodes.vectors[ends].max(axis=1)]
-    _, first, number = np.unique(seen, return_index=True, return_inverse=True)
-    leader = np.arange(len(nodes.vectors))
-    leader[ends] = ends[first[number.ravel()]]
+    _, first, number = np.unique(nodes.found.visible[ends], return_index=True, return_inverse=True)
+    leader = np.arange(terminal.size)
+    leader[ends] = ends[first[number]]
     return nodes._replace(target=leader[nodes.target])
 
 
@@ -564,18 +646,18 @@ def _groups(
     """
     from latentmdp.io import kernels
 
-    first = nodes.vectors[nodes.first]
+    first = problem.states(nodes, nodes.first)
     chance = np.append(problem.pomdp.first, 0.0)[first]  # (k, M)
-    columns = np.ascontiguousarray(nodes.vectors[reached & entered].T)
-    group = np.empty(columns.shape[0], np.int64)
+    group = np.empty(first.shape[1], np.int64)
     if any(v.is_visible for v in problem.pomdp.variables):  # contexts are what the file says
         G = group.size
         group[:] = np.arange(G)
     else:
-        G = kernels.join_contexts(columns, group)
+        columns = nodes.hidden[nodes.found.vector[reached & entered]]
+        G = kernels.join_contexts(np.ascontiguousarray(columns.T), group)
     joint = np.stack([np.bincount(group, part, G) for part in chance], axis=1)
     weights = joint.sum(axis=1)
-    mixed_as = np.full(len(nodes.vectors), -1)
+    mixed_as = np.full(reached.size, -1)
     mixed_as[nodes.first] = np.where(entered[nodes.first], -1, np.arange(nodes.first.size))
     return group, weights / weights.sum(), joint / weights[:, None], chance, mixed_as
 
@@ -609,31 +691,39 @@ def _state_names(
     visible, the observation that always and only comes with a node is its name.
     """
     pomdp, observed = problem.pomdp, problem.pomdp.observation_names
-    anyone = nodes.vectors.max(axis=1)[:, None]
-    vectors = np.where(nodes.vectors < 0, anyone, nodes.vectors)
-    looks, known = _words_of(pomdp, vectors, True), _words_of(pomdp, vectors, False)
+    (_, anywhere), (_, anyhow) = (
+        np.unique(part, return_index=True) for part in (problem.visible, problem.hidden)
+    )
+    called = _words_of(pomdp, anywhere[:, None], True)
+    looks = [called[v] for v in nodes.found.visible.tolist()]
+    anyone = nodes.hidden.max(axis=1)[:, None]
+    vectors = np.where(nodes.hidden < 0.0, anyone, nodes.hidden).astype(np.int64)
+    called = _words_of(pomdp, anyhow[vectors], False)
+    known = [called[h] for h in nodes.found.vector.tolist()]
     count = Counter(looks[i] for i in np.unique(pairs[0]))
     names = [f"{a} {b}".strip() if count[a] > 1 or not a else a for a, b in zip(looks, known)]
-    links = np.unique(np.stack([nodes.target[live], nodes.seen[live]]), axis=1)
-    once = np.bincount(links[0], minlength=len(names))[links[0]] == 1
-    once &= np.bincount(links[1], minlength=problem.sights.shape[1])[links[1]] == 1
-    for i, y in links[:, once].T:
+    Y = problem.sights.shape[1]
+    target, seen = np.divmod(np.unique(nodes.target[live] * Y + nodes.seen[live]), Y)
+    once = np.bincount(target, minlength=len(names))[target] == 1
+    once &= np.bincount(seen, minlength=Y)[seen] == 1
+    for i, y in zip(target[once], seen[once]):
         names[i] = names[i] or observed[problem.sights[1, y]]
+    first = set(nodes.first.tolist())
     taken: Counter[str] = Counter()
     distinct = []
-    for i, y in pairs.T:
-        name = names[i] or ("begin" if i in nodes.first else "node")
+    for i, y in pairs.T.tolist():
+        name = names[i] or ("begin" if i in first else "node")
         name += f" {observed[problem.sights[1, y]]}" if y >= 0 else ""
         taken[name] += 1
         distinct.append(name if taken[name] == 1 else f"{name} #{taken[name]}")
     return distinct_names(distinct)
 
 
-def _words_of(pomdp: Pomdp, vectors: Integers, visible: bool) -> list[str]:
-    """What the visible parts of nodes are called, or what is known of the hidden ones."""
-    begin, words = np.flatnonzero(pomdp.first), [[""] * len(vectors)]
+def _words_of(pomdp: Pomdp, states: Integers, visible: bool) -> list[str]:
+    """What the visible part of states (n, k) is called, or what is known of the hidden one."""
+    begin, words = np.flatnonzero(pomdp.first), [[""] * len(states)]
     for variable in (v for v in pomdp.variables if v.is_visible == visible):
-        column = variable.column[vectors]
+        column = variable.column[states]
         known = (column == column[:, :1]).all(axis=1)
         if not visible and np.unique(variable.column[begin]).size == 1:
             known &= column[:, 0] != variable.column[begin[0]]  # no news

@@ -1,13 +1,18 @@
 """The loops that turn a POMDP whose hidden state is determined into nodes of a latent MDP.
 
-What can happen is listed by rows x A + a: entries starts[row] .. starts[row + 1] - 1 say that
-`sight` is seen and `successor` is reached. In a row a sight occurs once at most, so that the
-state of a context follows from what is seen. A node is a row of `vectors` (N, M): the state in
-which each context is there, -1 where the context cannot be there.
+A state is (v, q): its visible and its hidden part. A *row* is v A + a, and its *groups* are the
+sights that may follow. To a group belong two functions of the hidden part: where it goes (`move`),
+and how likely the sight is (`chance`); to a row, what it pays. Most are the same for very many
+groups, and are kept once.
 
-Numbers of nodes are kept in an open-addressed table of hashes. It holds, for every pair of a vector
-and a sight that was ever met, the node that stands for it. A node only gains contexts, never loses
-any, so that it stands for the vector for ever.
+A node is (v, h), where h is the number of a vector of M numbers: the hidden part in which each
+context is there, -1 where the context cannot be there. Vectors are kept once too, so that what
+follows is found once for each (h, function): in RockSample h says which rocks were sampled, and
+there are a hundred times as many nodes.
+
+What was found is kept in a table of pairs of numbers. It holds, for every pair of a vector and a
+sight that was ever met, the node that stands for it. A node only gains contexts, never loses any,
+so that it stands for the vector for ever.
 """
 
 from typing import Any, NamedTuple
@@ -15,275 +20,31 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-NODES, LINKS, USED = range(3)
-"""Places in `sizes`: nodes, links of buckets, and used slots of the table."""
+MOVED, SEEN, BARE, CHANCE, PAID, SUM = range(6)
+"""What a pair of numbers is: (vector, move), (vector, sight), (vector, v); (vector, chance),
+(vector, pay), (a vector of numbers, another)."""
 
 
-@njit(cache=True)
-def _hash(vector, sight):
-    code = np.uint64(sight + 2) * np.uint64(0x9E3779B97F4A7C15)
-    for x in vector:
-        code = (code ^ np.uint64(x + 1)) * np.uint64(0xBF58476D1CE4E5B9)
-        code ^= code >> np.uint64(29)
-    return code | np.uint64(1)  # 0 marks an empty slot
+class Functions(NamedTuple):
+    """Functions of the hidden part: each lists where it is not 0, or for a move not -1."""
+
+    starts: Any  # (F + 1,)
+    place: Any  # (n,): q
+    value: Any  # (n,)
 
 
-@njit(cache=True)
-def _within(vector, node):
-    """Whether a node stands for a vector: it has all its contexts, in the same states."""
-    for m in range(vector.size):  # noqa: SIM110 - numba compiles loops, not generators
-        if vector[m] >= 0 and vector[m] != node[m]:
-            return False
-    return True
+class Groups(NamedTuple):
+    """What may be seen after every row, and the functions that belong to it."""
 
-
-@njit(cache=True)
-def _find(code, vector, vectors, keys, nodes):
-    """The node listed for a vector, -1 if there is none, and the slot where it is or would be."""
-    mask = np.uint64(keys.size - 1)
-    slot = (code >> np.uint64(7)) & mask
-    while keys[slot] != 0:
-        if keys[slot] == code and _within(vector, vectors[nodes[slot]]):
-            return nodes[slot], slot
-        slot = (slot + np.uint64(1)) & mask
-    return np.int32(-1), slot
-
-
-@njit(cache=True)
-def rehash(old_keys, old_nodes, keys, nodes):
-    """Put what a table lists into a larger one, which is empty."""
-    mask = np.uint64(keys.size - 1)
-    for i in range(old_keys.size):
-        if old_keys[i] != 0:
-            slot = (old_keys[i] >> np.uint64(7)) & mask
-            while keys[slot] != 0:
-                slot = (slot + np.uint64(1)) & mask
-            keys[slot], nodes[slot] = old_keys[i], old_nodes[i]
-
-
-@njit(cache=True)
-def _by_sight(vector, row, A, starts, sight, first, entries, contexts, after, seen):
-    """List what can be seen after an action, and the entries by which each context sees it.
-
-    Fills `seen`, whose length is returned, and for each of its sights a list that begins at
-    first[sight] and is linked by `after`, -1 at its end. `first` is -1 everywhere before; the
-    caller resets it.
-    """
-    count, n = 0, 0
-    for m in range(vector.size):
-        if vector[m] < 0:
-            continue
-        place = np.int64(vector[m]) * A + row
-        for e in range(starts[place], starts[place + 1]):
-            y = sight[e]
-            if first[y] < 0:
-                seen[count] = y
-                count += 1
-            entries[n], contexts[n], after[n] = e, m, first[y]
-            first[y] = n
-            n += 1
-    return count
-
-
-@njit(cache=True)
-def _compatible(vector, heads, links, linked, vectors, y):
-    """The node of a bucket that shares most contexts with a vector and contradicts none, or -1."""
-    best, most, link = -1, -1, heads[y]
-    while link >= 0:
-        node = vectors[linked[link]]
-        shared = 0
-        for m in range(vector.size):
-            if vector[m] >= 0 and node[m] >= 0:
-                if vector[m] != node[m]:
-                    shared = -1
-                    break
-                shared += 1
-        if shared > most:
-            best, most = linked[link], shared
-        link = links[link]
-    return best
-
-
-@njit(cache=True)
-def explore(
-    A, starts, sight, successor, widest, vectors, open_, heads, links, linked, keys, nodes, sizes
-):
-    """Find what follows every open node, and open the nodes that are new or gain contexts.
-
-    For a vector that was not met before with this sight: stay, where the node itself stands for it;
-    else a node that does; else the node of the sight's bucket (linked lists by `heads`, `links`,
-    `linked`) that shares most contexts and contradicts none, which gains the others; else a new
-    one. Returns whether all is done; if not, some array is full, and the call is repeated with
-    larger ones: what was done is done again with the same result.
-    """
-    M = vectors.shape[1]
-    first = np.full(heads.size, -1, np.int64)
-    room = M * widest
-    entries, contexts, after = (
-        np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-    )  # fmt: skip
-    seen = np.empty(min(room, heads.size), np.int64)
-    vector = np.empty(M, np.int32)
-    changed = True
-    while changed:
-        changed = False
-        i = 0
-        while i < sizes[NODES]:
-            if not open_[i]:
-                i += 1
-                continue
-            open_[i] = False  # opened again if it gains contexts while it is looked at
-            changed = True
-            for a in range(A):
-                count = _by_sight(
-                    vectors[i], a, A, starts, sight, first, entries, contexts, after, seen
-                )
-                full = False
-                for k in range(count):
-                    y = seen[k]
-                    vector[:] = -1
-                    link = first[y]
-                    while link >= 0:
-                        vector[contexts[link]] = successor[entries[link]]
-                        link = after[link]
-                    first[y] = -1
-                    if full:
-                        continue
-                    code = _hash(vector, y)
-                    node, slot = _find(code, vector, vectors, keys, nodes)
-                    if node >= 0:
-                        continue
-                    if (
-                        sizes[NODES] == vectors.shape[0]
-                        or sizes[LINKS] == links.size
-                        or 2 * (sizes[USED] + 2) > keys.size
-                    ):
-                        full = True
-                        continue
-                    bare = _hash(vector, -1)
-                    listed, bare_slot = _find(bare, vector, vectors, keys, nodes)
-                    if _within(vector, vectors[i]):
-                        node = np.int32(i)
-                    elif listed >= 0:
-                        node = listed
-                    else:
-                        node = np.int32(_compatible(vector, heads, links, linked, vectors, y))
-                        if node < 0:
-                            node = np.int32(sizes[NODES])
-                            vectors[node] = vector
-                            open_[node] = True
-                            sizes[NODES] += 1
-                        for m in range(M):
-                            if vector[m] >= 0 and vectors[node, m] < 0:
-                                vectors[node, m] = vector[m]
-                                open_[node] = True
-                    keys[slot], nodes[slot] = code, node
-                    sizes[USED] += 1
-                    if listed < 0:
-                        _, bare_slot = _find(bare, vector, vectors, keys, nodes)
-                        keys[bare_slot], nodes[bare_slot] = bare, node
-                        sizes[USED] += 1
-                    if node != i:
-                        links[sizes[LINKS]], linked[sizes[LINKS]] = heads[y], node
-                        heads[y] = sizes[LINKS]
-                        sizes[LINKS] += 1
-                if full:
-                    open_[i] = True
-                    return False
-            i += 1
-    return True
-
-
-@njit(cache=True)
-def list_entries(
-    A, starts, sight, successor, probability, widest, vectors, keys, nodes, heads,
-    row_starts, seen_by_row, target_by_row, split,
-):  # fmt: skip
-    """List what can be seen in each row i A + a of nodes and where it leads; returns how many.
-
-    With an empty `seen_by_row` they are only counted. Sets `split` of a node to which two sights of
-    one row lead that say different things about the context.
-    """
-    M, N = vectors.shape[1], vectors.shape[0]
-    first = np.full(heads.size, -1, np.int64)
-    room = M * widest
-    entries, contexts, after = (
-        np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-    )  # fmt: skip
-    seen = np.empty(min(room, heads.size), np.int64)
-    vector = np.empty(M, np.int32)
-    leads, chance, total = np.full(N, -1, np.int64), np.empty((2, M)), np.empty(2)
-    n = 0
-    for i in range(N):
-        for a in range(A):
-            row_starts[i * A + a] = n
-            count = _by_sight(
-                vectors[i], a, A, starts, sight, first, entries, contexts, after, seen
-            )
-            n += count
-            if seen_by_row.size == 0:
-                for k in range(count):
-                    first[seen[k]] = -1
-                continue
-            begin = row_starts[i * A + a]
-            for k in range(count):
-                y = seen[k]
-                vector[:] = -1
-                link = first[y]
-                while link >= 0:
-                    vector[contexts[link]] = successor[entries[link]]
-                    link = after[link]
-                node, _ = _find(_hash(vector, y), vector, vectors, keys, nodes)
-                seen_by_row[begin + k], target_by_row[begin + k] = y, node
-                if leads[node] < 0:
-                    leads[node] = y  # the sight with which others to the same node are compared
-                elif not split[node]:
-                    chance[:] = 0.0
-                    total[:] = 0.0
-                    for side in range(2):
-                        link = first[leads[node] if side == 0 else y]
-                        while link >= 0:
-                            chance[side, contexts[link]] += probability[entries[link]]
-                            total[side] += probability[entries[link]]
-                            link = after[link]
-                    # Shares of contexts that differ by more than rounding tell something.
-                    for m in range(M):
-                        gap = chance[0, m] / total[0] - chance[1, m] / total[1]
-                        split[node] = split[node] or abs(gap) > 1e-9
-            for k in range(count):
-                leads[target_by_row[begin + k]] = -1
-                first[seen[k]] = -1
-    row_starts[N * A] = n
-    return n
-
-
-@njit(cache=True)
-def join_contexts(columns, group):
-    """Number groups of contexts that are nowhere in different states; returns how many there are.
-
-    `columns` (M, n) are the states of each context; those of a group's first member are filled in
-    from the others.
-    """
-    leaders = np.empty(columns.shape[0], np.int64)
-    count = 0
-    for m in range(columns.shape[0]):
-        group[m] = -1
-        for g in range(count):
-            column, differs = columns[leaders[g]], False
-            for i in range(column.size):
-                if column[i] >= 0 and columns[m, i] >= 0 and column[i] != columns[m, i]:
-                    differs = True
-                    break
-            if not differs:
-                group[m] = g
-                for i in range(column.size):
-                    if column[i] < 0:
-                        column[i] = columns[m, i]
-                break
-        if group[m] < 0:
-            group[m], leaders[count] = count, m
-            count += 1
-    return count
+    starts: Any  # (V A + 1,)
+    sight: Any  # (n,)
+    move: Any  # (n,), among `moves`
+    chance: Any  # (n,), among `chances`
+    pays: Any  # (V A,), among `payoffs`
+    after: Any  # (Y,): the visible part of each sight
+    moves: Functions
+    chances: Functions
+    payoffs: Functions
 
 
 class Vectors(NamedTuple):
@@ -292,6 +53,54 @@ class Vectors(NamedTuple):
     known: Any  # (room, G)
     slots: Any  # (4 room,): open-addressed table of their numbers, -1 where a slot is empty
     size: Any  # (1,): how many there are
+
+
+class Pairs(NamedTuple):
+    """Numbers by pairs of numbers, with room for more."""
+
+    keys: Any  # (room,): 0 where a slot is empty
+    values: Any  # (room,)
+    size: Any  # (1,)
+
+
+class FoundNodes(NamedTuple):
+    """The nodes that were found."""
+
+    visible: Any  # (N,)
+    vector: Any  # (N,): h
+    vectors: Vectors
+    pairs: Pairs
+    is_whole: bool  # whether these are all
+
+
+class Entries(NamedTuple):
+    """What can be seen in every row i A + a of nodes, and which node it leads to."""
+
+    starts: Any  # (N A + 1,)
+    group: Any  # (n,)
+    target: Any  # (n,)
+    split: Any  # (N,): whether two groups of a row lead there that tell contexts apart
+
+
+class Parts(NamedTuple):
+    """What contexts do together: those of a group, and in some nodes mixed by shares."""
+
+    mixed_as: Any  # (N,): the shares of a node, -1 where each group is as its first member
+    share: Any  # (k, M)
+    members: Any  # (M,): the contexts of all groups
+    starts: Any  # (G + 1,)
+
+
+@njit(cache=True)
+def no_vectors(G):
+    """Room for vectors of G numbers."""
+    return Vectors(np.empty((64, G)), np.full(256, -1, np.int32), np.zeros(1, np.int64))
+
+
+@njit(cache=True)
+def no_pairs():
+    """Room for pairs."""
+    return Pairs(np.zeros(1024, np.uint64), np.empty(1024, np.int64), np.zeros(1, np.int64))
 
 
 @njit(cache=True)
@@ -319,81 +128,335 @@ def _number(vector, vectors):
 
 
 @njit(cache=True)
-def enter(some, vectors):
-    """Enter vectors (n, G)."""
-    for i in range(some.shape[0]):
-        _number(some[i], vectors)
+def _with_room(vectors, more):
+    """The same vectors with room for so many more."""
+    n, G = vectors.size[0], vectors.known.shape[1]
+    if n + more <= len(vectors.known):
+        return vectors
+    room = 2 * (n + more)
+    larger = Vectors(np.empty((room, G)), np.full(4 * room, -1, np.int32), np.zeros(1, np.int64))
+    for i in range(n):
+        _number(vectors.known[i], larger)
+    return larger
 
 
 @njit(cache=True)
-def fill_rows(
-    A, starts, sight, probability, paid, vectors, row_starts, seen_by_row, place, mixed_as, share,
-    members, member_starts, node_of_state, outcome_starts, chances, pattern, earned, pay, where, s,
-):  # fmt: skip
-    """Number the probabilities of outcomes and the mean rewards of rows, by group of contexts.
+def _slot(kind, one, two, pairs):
+    """The slot of a pair, and the key that is there if it is known."""
+    key = ((np.uint64(one) << np.uint64(30) | np.uint64(two)) * np.uint64(5)) + np.uint64(kind + 1)
+    code = key * np.uint64(0x9E3779B97F4A7C15)
+    mask = np.uint64(pairs.keys.size - 1)
+    slot = (code >> np.uint64(20)) & mask
+    while pairs.keys[slot] != 0 and pairs.keys[slot] != key:
+        slot = (slot + np.uint64(1)) & mask
+    return slot, key
 
-    Fills pattern (n,) and pay (S A,) from state s on with numbers among `chances` and `earned`
-    (`Vectors`); returns the state at which one of them has no more room, or S.
 
-    `place` says which outcome of its row a sight is. A group does what its first member does that
-    is in the node; in a node with a row of `share` (k, M), mixed_as[i] >= 0, what its members do,
-    mixed by that row. A group that cannot be there does what the first does that can. `where` has
-    room for every sight.
+@njit(cache=True)
+def _set(slot, key, value, pairs):
+    """Enter a pair in an empty slot."""
+    pairs.keys[slot], pairs.values[slot] = key, value
+    pairs.size[0] += 1
+
+
+@njit(cache=True)
+def _larger(pairs, more):
+    """The same pairs with room for so many more."""
+    if 2 * (pairs.size[0] + more) <= pairs.keys.size:
+        return pairs
+    room = pairs.keys.size
+    while 2 * (pairs.size[0] + more) > room:
+        room *= 2
+    larger = Pairs(np.zeros(room, np.uint64), np.empty(room, np.int64), pairs.size)
+    mask = np.uint64(room - 1)
+    for i in range(pairs.keys.size):
+        if pairs.keys[i] != 0:
+            slot = (pairs.keys[i] * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(20)) & mask
+            while larger.keys[slot] != 0:
+                slot = (slot + np.uint64(1)) & mask
+            larger.keys[slot], larger.values[slot] = pairs.keys[i], pairs.values[i]
+    return larger
+
+
+@njit(cache=True)
+def _scatter(f, functions, dense, blank):
+    """Write a function into an array (Q,), or, with a number for `blank`, that number."""
+    for e in range(functions.starts[f], functions.starts[f + 1]):
+        dense[functions.place[e]] = functions.value[e] if np.isnan(blank) else blank
+
+
+@njit(cache=True)
+def _moved(h, move, moves, dense, vectors, pairs, vector):
+    """The number of the vector to which a move leads from h, -1 where no context goes."""
+    slot, key = _slot(MOVED, h, move, pairs)
+    if pairs.keys[slot] == 0:
+        _scatter(move, moves, dense, np.nan)
+        possible = False
+        for m in range(vector.size):
+            q = vectors.known[h, m]
+            vector[m] = -1.0 if q < 0.0 else dense[np.int64(q)]
+            possible = possible or vector[m] >= 0.0
+        _scatter(move, moves, dense, -1.0)
+        _set(slot, key, _number(vector, vectors) if possible else -1, pairs)
+    return pairs.values[slot]
+
+
+@njit(cache=True)
+def _stands(vector, other):
+    """Whether one vector stands for another: it has all its contexts, in the same places."""
+    for m in range(vector.size):  # noqa: SIM110 - numba compiles loops, not generators
+        if other[m] >= 0.0 and other[m] != vector[m]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _longer(array):
+    """A copy with room for twice as much."""
+    larger = np.empty(2 * array.size, array.dtype)
+    larger[: array.size] = array
+    return larger
+
+
+@njit(cache=True)
+def _shared(one, other):
+    """In how many contexts two vectors say the same; -1 where they contradict each other."""
+    shared = 0
+    for m in range(one.size):
+        if one[m] >= 0.0 and other[m] >= 0.0:
+            if one[m] != other[m]:
+                return -1
+            shared += 1
+    return shared
+
+
+@njit(cache=True)
+def explore(A, Q, groups, begins, first, shown, most, memory):
+    """The nodes, found breadth first; None where there are more than `most`, or the memory is full.
+
+    `begins` are the visible parts of the first nodes and `first` (k, M) their vectors; `shown` says
+    whether a first node is where its visible part is seen, whatever else is.
+
+    For a vector that was not met before with this sight: stay, where the node itself stands for it;
+    else a node that does; else the node among those of the sight (linked lists by `heads`, `links`,
+    `linked`) that shares most contexts and contradicts none, which gains the others; else a new
+    one. A node that gains contexts is looked at again.
     """
-    G, widest = member_starts.size - 1, 1
-    for row in range(outcome_starts.size - 1):
-        widest = max(widest, outcome_starts[row + 1] - outcome_starts[row])
-    total, only = np.empty(G), np.empty(G, np.int64)
-    paid_here, probs = np.empty(G), np.empty((widest, G))
-    while s < node_of_state.size:
-        i = node_of_state[s]
-        if s > 0 and node_of_state[s - 1] == i:  # the same node after another sight
-            begin, end = outcome_starts[s * A], outcome_starts[(s + 1) * A]
-            for k in range(begin, end):
-                pattern[k] = pattern[k - (end - begin)]
-            for a in range(A):
-                pay[s * A + a] = pay[(s - 1) * A + a]
-            s += 1
-            continue
-        if chances.size[0] + A * widest > len(chances.known) or earned.size[0] + A > len(
-            earned.known
-        ):
-            return s
-        example = -1
-        for g in range(G):
-            total[g], only[g] = 0.0, -1
-            for k in range(member_starts[g], member_starts[g + 1]):
-                m = members[k]
-                if vectors[i, m] >= 0:
-                    only[g] = m if only[g] < 0 else only[g]
-                    total[g] += share[mixed_as[i], m] if mixed_as[i] >= 0 else 0.0
-            if only[g] >= 0 and example < 0:
-                example = g
-        for a in range(A):
-            begin, end = outcome_starts[s * A + a], outcome_starts[s * A + a + 1]
-            paid_here[:] = 0.0
-            probs[: end - begin] = 0.0
-            for k in range(row_starts[i * A + a], row_starts[i * A + a + 1]):
-                where[seen_by_row[k]] = place[k]
-            for g in range(G):
-                if begin == end:  # a terminal state
-                    break
-                for k in range(member_starts[g], member_starts[g + 1]):
-                    m = members[k]
-                    if vectors[i, m] < 0 or (total[g] == 0.0 and m != only[g]):
+    M, Y = first.shape[1], groups.after.size
+    vectors, pairs = _with_room(no_vectors(M), len(first)), no_pairs()
+    n, n_links = len(first), 0
+    visible, number = np.empty(2 * n + 64, np.int64), np.empty(2 * n + 64, np.int64)
+    open_, seen_all, checked = np.ones(2 * n + 64, np.bool_), True, 0
+    heads, links = np.full(Y, -1), np.empty(2 * Y + 64, np.int64)
+    linked, at = np.empty(2 * Y + 64, np.int64), np.full(groups.starts.size // A, -1)
+    for i in range(n):
+        visible[i], number[i], at[begins[i]] = begins[i], _number(first[i], vectors), i
+        pairs = _larger(pairs, 1)
+        if shown:
+            slot, key = _slot(BARE, number[i], begins[i], pairs)
+            _set(slot, key, i, pairs)
+    for y in range(Y):
+        if shown and at[groups.after[y]] >= 0:
+            heads[y], links[n_links], linked[n_links] = n_links, -1, at[groups.after[y]]
+            n_links += 1
+    dense, vector = np.full(Q, -1.0), np.empty(M)
+    widest = int(np.diff(groups.starts).max())
+    changed = True
+    while changed:
+        changed, i = False, 0
+        while i < n:
+            if not open_[i]:
+                i += 1
+                continue
+            open_[i], changed = False, True  # opened again if it gains contexts meanwhile
+            for row in range(visible[i] * A, (visible[i] + 1) * A):
+                vectors, pairs = _with_room(vectors, 2 * widest), _larger(pairs, 3 * widest)
+                if n > most or 8.0 * M * len(vectors.known) > memory:
+                    return FoundNodes(visible[:n], number[:n], vectors, pairs, False)
+                if n + widest > visible.size:
+                    visible, number = _longer(visible), _longer(number)
+                    open_ = _longer(open_)
+                if n_links + widest > links.size:
+                    links, linked = _longer(links), _longer(linked)
+                for g in range(groups.starts[row], groups.starts[row + 1]):
+                    y, move = groups.sight[g], groups.move[g]
+                    h = _moved(number[i], move, groups.moves, dense, vectors, pairs, vector)
+                    if h < 0:
                         continue
-                    part = share[mixed_as[i], m] / total[g] if total[g] > 0.0 else 1.0
-                    row = np.int64(vectors[i, m]) * A + a
-                    for e in range(starts[row], starts[row + 1]):
-                        paid_here[g] += part * probability[e] * paid[e]
-                        probs[where[sight[e]], g] += part * probability[e]
-            for g in range(G):
-                if only[g] < 0:
-                    paid_here[g] = paid_here[example]
-                    for k in range(end - begin):
-                        probs[k, g] = probs[k, example]
-            pay[s * A + a] = _number(paid_here, earned)
-            for k in range(end - begin):
-                pattern[begin + k] = _number(probs[k], chances)
-        s += 1
-    return s
+                    slot, key = _slot(SEEN, h, y, pairs)
+                    if pairs.keys[slot] != 0:
+                        continue
+                    v, met = groups.after[y], vectors.known[h]
+                    bare, bare_key = _slot(BARE, h, v, pairs)
+                    node, listed = -1, pairs.keys[bare] != 0
+                    if v == visible[i] and _stands(vectors.known[number[i]], met):
+                        node = i
+                    elif listed:
+                        node = pairs.values[bare]
+                    else:
+                        while seen_all and checked < vectors.size[0]:
+                            seen_all = vectors.known[checked].min() >= 0.0
+                            checked += 1
+                        # Vectors of all contexts contradict each other if they differ.
+                        best, link = -1, -1 if seen_all else heads[y]
+                        while link >= 0:
+                            shared = _shared(met, vectors.known[number[linked[link]]])
+                            if shared > best:
+                                node, best = linked[link], shared
+                            link = links[link]
+                        if node < 0:
+                            node, n = n, n + 1
+                            visible[node], number[node], open_[node] = v, h, True
+                        elif not _stands(vectors.known[number[node]], met):
+                            for m in range(M):
+                                vector[m] = max(vectors.known[number[node], m], met[m])
+                            number[node], open_[node] = _number(vector, vectors), True
+                    _set(slot, key, node, pairs)
+                    if not listed:
+                        bare, bare_key = _slot(BARE, h, v, pairs)  # the other may be there now
+                        _set(bare, bare_key, node, pairs)
+                    if node != i:
+                        links[n_links], linked[n_links] = heads[y], node
+                        heads[y] = n_links
+                        n_links += 1
+            i += 1
+    return FoundNodes(visible[:n], number[:n], vectors, pairs, True)
+
+
+@njit(cache=True)
+def _differ(h, one, two, chances, dense, shares):
+    """Whether two sights after a vector have different shares of contexts, beyond rounding."""
+    if one == two:
+        return False
+    for side, f in enumerate((one, two)):
+        _scatter(f, chances, dense, np.nan)
+        for m in range(h.size):
+            shares[side, m] = dense[np.int64(h[m])] if h[m] >= 0.0 else 0.0
+        shares[side] /= shares[side].sum()
+        _scatter(f, chances, dense, 0.0)
+    return np.abs(shares[0] - shares[1]).max() > 1e-9
+
+
+@njit(cache=True)
+def list_entries(A, Q, groups, nodes):
+    """What can be seen in every node, where it leads, and which nodes are told apart by sights."""
+    N, n, total = nodes.visible.size, 0, 0
+    for v in nodes.visible:
+        total += groups.starts[(v + 1) * A] - groups.starts[v * A]
+    starts, split = np.empty(N * A + 1, np.int64), np.zeros(N, np.bool_)
+    group, target = np.empty(total, np.int64), np.empty(total, np.int64)
+    leads, dense = np.full(N, -1), np.zeros(Q)
+    shares, values = np.empty((2, nodes.vectors.known.shape[1])), nodes.pairs.values
+    for i in range(N):
+        h = nodes.vector[i]
+        for a in range(A):
+            row, starts[i * A + a] = nodes.visible[i] * A + a, n
+            for g in range(groups.starts[row], groups.starts[row + 1]):
+                after = values[_slot(MOVED, h, groups.move[g], nodes.pairs)[0]]
+                if after < 0:
+                    continue
+                node = values[_slot(SEEN, after, groups.sight[g], nodes.pairs)[0]]
+                group[n], target[n] = g, node
+                n += 1
+                if leads[node] < 0:
+                    leads[node] = groups.chance[g]  # with which others to this node are compared
+                elif not split[node]:
+                    split[node] = _differ(
+                        nodes.vectors.known[h], leads[node], groups.chance[g], groups.chances,
+                        dense, shares,
+                    )  # fmt: skip
+            for k in range(starts[i * A + a], n):
+                leads[target[k]] = -1
+    starts[N * A] = n
+    return Entries(starts, group[:n].copy(), target[:n].copy(), split)
+
+
+@njit(cache=True)
+def _valued(kind, h, f, functions, known, parts, mixed, dense, vectors, pairs):
+    """The number of the vector (G,) of what groups of contexts have of a function, in vector h.
+
+    A group has what its first member has that can be there; with shares `mixed` >= 0, what its
+    members have, mixed by them. A group that cannot be there has what the first has that can.
+    """
+    slot, key = _slot(kind, h if mixed < 0 else len(known) + mixed, f, pairs)
+    if pairs.keys[slot] == 0:
+        _scatter(f, functions, dense, np.nan)
+        G, example = parts.starts.size - 1, np.nan
+        vector = np.full(G, np.nan)
+        for g in range(G):
+            total, value = 0.0, 0.0
+            for k in range(parts.starts[g], parts.starts[g + 1]):
+                m = parts.members[k]
+                if known[h, m] >= 0.0:
+                    x = dense[np.int64(known[h, m])]
+                    vector[g] = x if np.isnan(vector[g]) else vector[g]
+                    if mixed >= 0:
+                        total += parts.share[mixed, m]
+                        value += parts.share[mixed, m] * x
+            vector[g] = value / total if total > 0.0 else vector[g]
+            example = vector[g] if np.isnan(example) else example
+        for g in range(G):
+            vector[g] = example if np.isnan(vector[g]) else vector[g]
+        _scatter(f, functions, dense, 0.0)
+        _set(slot, key, _number(vector, vectors), pairs)
+    return pairs.values[slot]
+
+
+@njit(cache=True)
+def fill(A, Q, groups, nodes, entries, live, outcome, n_outcomes, parts):
+    """Number the probabilities (n_outcomes,) and the pay (N A,) of nodes, by group of contexts.
+
+    And the vectors that numbers stand for. `outcome` says which outcome each entry is; chances of
+    entries that are the same one are added.
+    """
+    G, known = parts.starts.size - 1, nodes.vectors.known
+    chances, earned, pairs = no_vectors(G), no_vectors(G), no_pairs()
+    pattern, pay = np.full(n_outcomes, -1, np.int32), np.zeros(nodes.visible.size * A, np.int64)
+    dense = np.zeros(Q)
+    _number(np.zeros(G), earned)  # where nothing follows nothing is paid
+    for i in np.flatnonzero(live):
+        h, mixed = nodes.vector[i], parts.mixed_as[i]
+        for a in range(A):
+            earned, pairs = _with_room(earned, 1), _larger(pairs, 1)
+            pay[i * A + a] = _valued(
+                PAID, h, groups.pays[nodes.visible[i] * A + a], groups.payoffs, known, parts,
+                mixed, dense, earned, pairs,
+            )  # fmt: skip
+            for k in range(entries.starts[i * A + a], entries.starts[i * A + a + 1]):
+                chances, pairs = _with_room(chances, 2), _larger(pairs, 2)
+                p = _valued(
+                    CHANCE, h, groups.chance[entries.group[k]], groups.chances, known, parts,
+                    mixed, dense, chances, pairs,
+                )  # fmt: skip
+                before = pattern[outcome[k]]
+                if before >= 0:
+                    slot, key = _slot(SUM, before, p, pairs)
+                    if pairs.keys[slot] == 0:
+                        total = chances.known[before] + chances.known[p]
+                        _set(slot, key, _number(total, chances), pairs)
+                    p = pairs.values[slot]
+                pattern[outcome[k]] = p
+    return pattern, pay, chances, earned
+
+
+@njit(cache=True)
+def join_contexts(columns, group):
+    """Number groups of contexts that are nowhere in different states; returns how many there are.
+
+    `columns` (M, n) are the places of each context; those of a group's first member are filled in
+    from the others.
+    """
+    leaders = np.empty(columns.shape[0], np.int64)
+    count = 0
+    for m in range(columns.shape[0]):
+        group[m] = -1
+        for g in range(count):
+            if _shared(columns[leaders[g]], columns[m]) >= 0:
+                group[m] = g
+                for i in range(columns.shape[1]):
+                    columns[leaders[g], i] = max(columns[leaders[g], i], columns[m, i])
+                break
+        if group[m] < 0:
+            group[m], leaders[count] = count, m
+            count += 1
+    return count

@@ -26,6 +26,7 @@ from latentmdp.errors import FormatError
 from latentmdp.io.determined_pomdp import (
     MAX_EVENTS,
     Events,
+    NumberTable,
     Pomdp,
     Variable,
     as_chances,
@@ -109,7 +110,7 @@ class FlatFile:
         self.index: dict[str, dict[str, int]] = {}
         self.discount, self.sign = -1.0, 1.0
         self.first: Floats | None = None
-        self.rows: dict[str, dict[tuple[int, int], dict[int, float]]] = {"T": {}, "O": {}}
+        self.tables: dict[str, NumberTable] = {}
         self.rules: list[tuple[int, int, int, int, float]] = []
         self.n_entries = 0
         openings = [
@@ -202,41 +203,15 @@ class FlatFile:
     def _probabilities(self, word: str, body: list[str]) -> None:
         targets = "states" if word == "T" else "observations"
         fields, values = self._fields(word, body, 3)
-        S, n = self._count("states"), self._count(targets)
-        actions = self._all("actions", fields[0])
-        states = self._all("states", fields[1] if len(fields) > 1 else "*")
-        what = f"{word}: {' : '.join(fields)}"
-        if len(fields) == 3:
-            chance = as_chances(self._require_size(values, 1, what), what)
-            reached = self._all(targets, fields[2])
-            self._room(len(actions) * len(states) * len(reached))
-            for key in ((a, x) for a in actions for x in states):
-                row = self.rows[word].setdefault(key, {})
-                row.update(dict.fromkeys(reached, float(chance[0])))
-            return
-        if values == ["uniform"]:
-            self._room(len(actions) * len(states) * n)
-            matrix = np.full((1, n), 1.0 / n)
-        elif values == ["identity"] and len(fields) == 1 and n == S:
-            self._room(len(actions) * S)
-            for a in actions:
-                self.rows[word].update({(a, x): {x: 1.0} for x in range(S)})
-            return
-        else:
-            lines = S if len(fields) == 1 else 1
-            self._room(len(values) * len(actions))
-            chances = as_chances(self._require_size(values, lines * n, what), what)
-            matrix = chances.reshape(lines, n)
-        for x in states:
-            line = matrix[x if len(matrix) > 1 else 0]
-            row = {int(i): float(line[i]) for i in np.flatnonzero(line)}
-            for a in actions:
-                self.rows[word][a, x] = dict(row)
+        kinds = ("actions", "states", targets)
+        where = [self._all(kind, name) for kind, name in zip(kinds, fields)]
+        table = self.tables.setdefault(word, NumberTable([*map(self._count, kinds)], f"{word}:"))
+        table.enter([*where, None, None][:3], values, f"{word}: {' : '.join(fields)}")
 
     def _room(self, entries: int) -> None:
         self.n_entries += entries
         if self.n_entries > MAX_EVENTS:
-            raise FormatError(f"it has more than {MAX_EVENTS:,} probabilities and rewards")
+            raise FormatError(f"it has more than {MAX_EVENTS:,} rewards")
 
     def _reward(self, body: list[str]) -> None:
         kinds = ("actions", "states", "states", "observations")
@@ -276,9 +251,7 @@ class FlatFile:
         """Without observations the states are seen."""
         if "observations" not in self.names and "states" in self.names:
             self._declare("observations", self.names["states"])
-            A, S = self._count("actions"), self._count("states")
-            self._room(A * S)
-            self.rows["O"] = {(a, x): {x: 1.0} for a in range(A) for x in range(S)}
+            self._probabilities("O", ["*", "identity"])
 
     # ------------------------------------------------------------------------------ as a problem
 
@@ -315,19 +288,19 @@ class FlatFile:
 
     def _entries(self, word: str, S: int) -> tuple[Integers, Integers, Integers, Floats]:
         """(action, state, target, probability) above zero, rows that sum to one."""
-        entries = []
-        for (a, x), row in self.rows[word].items():
-            total = sum(row.values())
-            if total == 0.0 and word == "O":
-                continue
-            if total != 1.0:
-                action, state = self.names["actions"][a], self.names["states"][x]
-                check_sum(total, f"{word}: the row of action {action!r}, state {state!r}")
-            entries += [(a, x, n, p / total) for n, p in row.items() if p > 0.0]
-        if not entries:
+        if word not in self.tables:
             raise FormatError(f"it has no statement {word}")
-        *keys, chances = zip(*entries)
-        return *(np.array(key, np.int64) for key in keys), np.array(chances)  # type: ignore[return-value]
+        places, p = self.tables[word].entries()
+        row, target = np.divmod(places, self.tables[word].sizes[-1])
+        totals = np.bincount(row, p)
+        for r in np.unique(row[totals[row] != 1.0]).tolist():
+            if totals[r] > 0.0 or word == "T":
+                action, state = self.names["actions"][r // S], self.names["states"][r % S]
+                check_sum(
+                    float(totals[r]), f"{word}: the row of action {action!r}, state {state!r}"
+                )
+        row, target, p = row[p > 0.0], target[p > 0.0], p[p > 0.0]
+        return row // S, row % S, target, p / totals[row]
 
     def _rewards(self, a: Integers, x: Integers, n: Integers, o: Integers) -> Floats:
         """What each event pays: by the last of the rules that fit it."""

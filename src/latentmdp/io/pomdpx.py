@@ -23,15 +23,15 @@ from numpy.typing import NDArray
 
 from latentmdp._util import Floats, Integers, storage
 from latentmdp.errors import FormatError
-from latentmdp.io import determined_pomdp
 from latentmdp.io.determined_pomdp import (
     MAX_EVENTS,
     Events,
+    NumberTable,
     Pomdp,
     Variable,
-    as_chances,
     as_number,
     check_sum,
+    join,
 )
 from latentmdp.io.solver_files import (
     MAX_STATES,
@@ -190,10 +190,10 @@ class _Variable(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """A table over (parents, variable), sparse: for each entry its cell and its number."""
+    """A table over (parents, variable), sparse: the joint values of all axes, and their numbers."""
 
     axes: list[str]
-    cells: Integers  # (k, axes)
+    places: Integers  # (k,), rising
     numbers: Floats
 
 
@@ -288,66 +288,29 @@ class _FactoredFile:
             raise FormatError(
                 f'the table of {variable!r:.60} is a decision diagram: only type="TBL" is read'
             )
-        keys: list[Integers] = []
-        values: list[Floats] = []
-        total = 0
+        table = NumberTable(sizes, f"the table of {variable!r:.60}")
         for entry in parameter.findall("Entry"):
-            positions, numbers = self._entry(entry, axes, sizes, is_chance)
-            total += numbers.size
-            if total > MAX_EVENTS:
+            tokens = self._text(entry, "Instance").split()
+            if not axes and tokens in (["null"], ["-"], ["*"]):
+                tokens = []
+            if len(tokens) != len(axes):
                 raise FormatError(
-                    f"the table of {variable!r:.60} has more than {MAX_EVENTS:,} entries"
+                    f"an instance {' '.join(tokens)!r:.60} must name {len(axes)} values"
                 )
-            keys.append(positions)
-            values.append(numbers)
-        if not keys:
-            return _Table(axes, np.zeros((0, len(axes)), np.int64), np.zeros(0))
-        # The last of several entries for one place counts.
-        flat, last = np.unique(np.concatenate(keys)[::-1], return_index=True)
-        entries = np.concatenate(values)[::-1][last]
-        nonzero = entries != 0.0
-        positions = np.stack(np.unravel_index(flat[nonzero], sizes or [1]), axis=1)
-        return _Table(axes, positions[:, : len(axes)].astype(np.int64), entries[nonzero])
+            where = [self._named(token, axis) for token, axis in zip(tokens, axes)]
+            text = self._text(entry, "ProbTable" if is_chance else "ValueTable").split()
+            table.enter(where, text, f"the entry {' '.join(tokens)!r:.60}", is_chance)
+        places, numbers = table.entries()
+        return _Table(axes, places[numbers != 0.0], numbers[numbers != 0.0])
 
-    def _entry(
-        self, entry: ET.Element, axes: list[str], sizes: list[int], is_chance: bool
-    ) -> tuple[Integers, Floats]:
-        """Flat places and numbers of one entry: `-` runs over a table, `*` stands for all."""
-        tokens = self._text(entry, "Instance").split()
-        if len(tokens) != len(axes) and not (not axes and tokens in (["null"], ["-"], ["*"])):
-            raise FormatError(f"an instance {' '.join(tokens)!r:.60} must name {len(axes)} values")
-        if not axes:
-            tokens = []
-        text = self._text(entry, "ProbTable" if is_chance else "ValueTable").split()
-        ranges = []
-        for token, axis, size in zip(tokens, axes, sizes):
-            if token not in ("-", "*", *self.values[axis]):
-                raise FormatError(f"{token!r:.60} is no value of {axis!r}")
-            whole = token in ("-", "*")
-            ranges.append(np.arange(size) if whole else np.array([self.values[axis].index(token)]))
-        table = [size if token == "-" else 1 for token, size in zip(tokens, sizes)]
-        if np.prod([float(r.size) for r in ranges]) > MAX_EVENTS:
-            raise FormatError("one entry of a table stands for too many")
-        cells = np.ravel_multi_index(np.ix_(*ranges), sizes) if axes else np.zeros((), np.int64)
-        if text == ["uniform"]:
-            numbers = np.full(table, 1.0 / sizes[-1])
-        elif text == ["identity"]:
-            inner = [size for token, size in zip(tokens, sizes) if token == "-"]
-            if len(inner) != 2 or inner[0] != inner[1]:
-                raise FormatError("identity needs a square table")
-            numbers = np.eye(inner[0]).reshape(table)
-        else:
-            n_numbers = int(np.prod(table))
-            if len(text) != n_numbers:
-                raise FormatError(
-                    f"the entry {' '.join(tokens)!r:.60} must have {n_numbers} numbers, got "
-                    f"{len(text)}"
-                )
-            what = f"the entry {' '.join(tokens)!r:.60}"
-            read = as_chances(text, what) if is_chance else np.array([*map(as_number, text)])
-            numbers = read.reshape(table)
-        full = np.broadcast_to(numbers, cells.shape)
-        return cells.ravel().astype(np.int64), np.ascontiguousarray(full).ravel()
+    def _named(self, token: str, axis: str) -> range | None:
+        """The values that a word stands for: `-` runs over a table, `*` stands for all."""
+        values = self.values[axis]
+        if token not in ("-", "*", *values):
+            raise FormatError(f"{token!r:.60} is no value of {axis!r}")
+        if token in ("-", "*"):
+            return None if token == "-" else range(len(values))
+        return range(values.index(token), values.index(token) + 1)
 
     # -------------------------------------------------------------------------------- the problem
 
@@ -406,9 +369,10 @@ class _FactoredFile:
         sizes = [len(v.values) for v in (*self.actions, *self.states)]
         if np.prod([float(size) for size in sizes]) > MAX_EVENTS:
             raise FormatError(f"it has more than {MAX_EVENTS:,} pairs of a state and an action")
-        grid = np.indices(sizes).reshape(len(sizes), -1)
         names = [v.before for v in (*self.actions, *self.states)]
-        joined = _Joined(dict(zip(names, grid)), np.ones(grid.shape[1]))
+        grid = np.indices(sizes, np.min_scalar_type(max(sizes)), sparse=True)
+        columns = {n: np.broadcast_to(g, sizes).ravel() for n, g in zip(names, grid)}
+        joined = _Joined(columns, np.ones(int(np.prod(sizes))))
         joined = self._product(joined, {v.after: v for v in self.states}, self.moves)
         joined = self._product(joined, {v.after: v for v in self.observations}, self.sights)
         totals = self._index(names, joined.columns)
@@ -437,24 +401,15 @@ class _FactoredFile:
                 )
             name = ready[0]
             del remaining[name]
-            table = tables[name]
-            i, j = self._matches(joined, table, table.axes[:-1])
+            axes, places, numbers = tables[name]
+            parents, value = np.divmod(places, len(self.values[name]))
+            i, j = join(self._index(axes[:-1], joined.columns), parents)
             joined = _Joined(
                 {other: column[i] for other, column in joined.columns.items()}
-                | {name: table.cells[j, -1]},
-                joined.probability[i] * table.numbers[j],
+                | {name: value[j].astype(np.min_scalar_type(len(self.values[name])))},
+                joined.probability[i] * numbers[j],
             )
         return joined
-
-    def _matches(
-        self, joined: _Joined, table: _Table, axes: list[str]
-    ) -> tuple[Integers, Integers]:
-        """Pairs of an assignment and an entry of a table that agree on some variables."""
-        entries = dict(zip(table.axes, table.cells.T))
-        return determined_pomdp.join(
-            self._index(axes, {"": joined.probability, **joined.columns}),
-            self._index(axes, {"": table.numbers, **entries}),
-        )
 
     def _reward(self, steps: _Joined) -> Floats:
         """What every event pays: the functions of all reward variables together."""
@@ -463,6 +418,6 @@ class _FactoredFile:
             unknown = set(table.axes) - set(steps.columns)
             if unknown:
                 raise FormatError(f"the reward {name!r:.60} depends on {min(unknown)!r}")
-            events, entries = self._matches(steps, table, table.axes)
+            events, entries = join(self._index(table.axes, steps.columns), table.places)
             paid[events] += table.numbers[entries]  # an event has one entry at most
         return paid

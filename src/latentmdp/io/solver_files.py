@@ -37,7 +37,7 @@ from latentmdp.io.determined_pomdp import Pomdp, latent_mdp
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes, row_sums
 
-MAX_STATES = 1 << 17
+MAX_STATES = 1 << 19
 """States of a latent MDP that is looked for in a file of others, unless more are allowed."""
 
 CHECKER_SUFFIXES = (".prism", ".nm", ".pm", ".jani", ".drn", ".umb")

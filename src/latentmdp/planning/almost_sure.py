@@ -10,14 +10,13 @@ shrink, so pairs are decided depth first, those with fewer contexts before those
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import Floats, Integers, Result, names
+from latentmdp._util import Flags, Floats, Integers, Result, names
 from latentmdp.errors import TooLargeError
 from latentmdp.logs import History
 from latentmdp.model import LatentMDP, require_model
@@ -33,23 +32,27 @@ class SupportPolicy:
     """
 
     model: LatentMDP
-    actions: Mapping[tuple[int, bytes], tuple[int, ...]]  # by state and packed set of contexts
+    graph: kernels.SupportGraph  # pairs of a state and a set of contexts
+    first: Integers  # (S,): the pair in which an episode begins
+    safe: Flags  # (pairs, A): actions after which the goal is still reached surely
 
     def __repr__(self) -> str:
-        return f"SupportPolicy({len(self.actions)} pairs of a state and a set of contexts)"
+        pairs = int(self.safe.any(axis=1).sum())
+        return f"SupportPolicy({pairs} pairs of a state and a set of contexts)"
 
     def __call__(self, history: History) -> Floats:
         """The probabilities of the actions, (A,)."""
-        model, table = self.model, self.model.outcomes
+        model, table, graph = self.model, self.model.outcomes, self.graph
         S, A, Z = model.n_states, model.n_actions, model.n_rewards
-        possible = model.initial_vectors.of(history.states[0]) > 0.0
-        steps = zip(history.states, history.actions, history.states[1:], history.rewards)
-        for s, a, n, z in steps:
+        pair, states = int(self.first[history.states[0]]), history.states
+        for s, a, n, z in zip(states, history.actions, states[1:], history.rewards):
             outcome = table.find(np.array([((s * A + a) * S + n) * Z + z]), S, Z)[0]
-            possible = possible & (table.distinct[table.pattern[outcome]] > 0.0)
-        s = history.states[-1]
-        safe = self.actions.get((s, _packed(possible[None])[0].tobytes()), ())
-        chosen = np.isin(np.arange(A), safe) if safe else model.allowed[s]
+            begin, end = graph.first_edge[pair, a : a + 2]
+            after = graph.edges[begin:end][graph.outcomes[begin:end] == outcome]
+            if not after.size:  # nothing was found out about it, as the policy does not lead there
+                return model.allowed[states[-1]] / model.allowed[states[-1]].sum()
+            pair = int(after[0])
+        chosen = self.safe[pair] if self.safe[pair].any() else model.allowed[states[-1]]
         return chosen / chosen.sum()
 
 
@@ -90,37 +93,53 @@ def almost_surely(
         If more than `max_nodes` pairs would have to be looked at.
     """
     require_model(model)
-    search = _Search(model, model.state_numbers("goal", goal), max_nodes)
+    return decided(model, model.state_numbers("goal", goal), max_nodes)
+
+
+def decided(
+    model: LatentMDP, goals: Integers, max_nodes: int, check: Callable[[float], None] | None = None
+) -> AlmostSurely:
+    """The verdict; `check` is now and then called with the bytes in use, and may raise to stop."""
+    kind = np.where(model.terminal, kernels.LOST, kernels.UNKNOWN).astype(np.int8)
+    kind[goals] = kernels.WON
+    search = SupportSearch(model, kind, max_nodes, check)
+    first = np.full(model.n_states, -1)
     for s in model.initial_vectors.nonzero().tolist():
         possible = np.flatnonzero(model.initial_vectors.of(s))
         # What is lost for some contexts is lost for all, and few are decided sooner.
         for size in [*(2**k for k in range(possible.size.bit_length())), possible.size]:
-            if not search.is_won(s, possible[:size]):
+            first[s] = search.decide(s, possible[:size])
+            if search.graph.status[first[s]] != kernels.WON:
                 reason = search.why_not(s, possible[:size])
                 return AlmostSurely(False, None, reason, search.n_nodes)
     reason = f"the policy reaches the goal in each of {model.n_contexts} contexts"
-    return AlmostSurely(True, SupportPolicy(model, search.actions()), reason, search.n_nodes)
+    graph = search.found()
+    policy = SupportPolicy(model, graph, first, kernels.safe_actions(model.n_actions, graph))
+    return AlmostSurely(True, policy, reason, search.n_nodes)
 
 
-class _Search:
-    """The nodes that were looked at, and the arrays that the kernels share."""
+class SupportSearch:
+    """The pairs that were met, and the arrays that the kernels share."""
 
-    def __init__(self, model: LatentMDP, goals: Integers, max_nodes: int) -> None:
-        self.model, self.max_nodes = model, max_nodes
+    def __init__(
+        self, model: LatentMDP, kind: NDArray[np.int8], max_nodes: float,
+        check: Callable[[float], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.model, self.max_nodes, self.check = model, max_nodes, check
         table, A, M = model.outcomes, model.n_actions, model.n_contexts
-        kind = np.where(model.terminal, kernels.LOST, kernels.UNKNOWN).astype(np.int8)
-        kind[goals] = kernels.WON
         # Where nothing was ever said of a context, as in an empirical model, nothing is possible.
-        support = _packed(table.distinct > 0.0)[table.pattern]
+        support = packed(table.distinct > 0.0)[table.pattern]
         self.problem = (A, table.starts, table.next_state, support, kind)
         W = support.shape[1]
         self.blamed = np.zeros(W, np.uint64)
         self.scratch = (np.zeros(M + 2, np.int64), np.full((M + 2, 2), -1), self.blamed)
         widest = int(np.diff(table.starts[::A]).max())
-        nodes, edges = 1024 + 2 * widest, 4096 + 2 * widest
+        self.least = np.array([1 + max(widest, model.initial_vectors.nonzero().size), widest])
+        nodes, edges = 1024 + 2 * int(self.least[0]), 4096 + 2 * widest
         self.graph = kernels.SupportGraph(
             np.zeros(nodes, np.int32), np.zeros((nodes, W), np.uint64), np.zeros(nodes, np.int8),
-            np.full(nodes, -1, np.int32), np.full((nodes, A + 1), -1), np.zeros(edges, np.int32),
+            np.full(nodes, -1, np.int32), np.full((nodes, A + 1), -1, np.int32),
+            np.zeros(edges, np.int32), np.zeros(edges, np.int32),
             np.full(1 << (4 * nodes).bit_length(), -1, np.int32), np.zeros(2, np.int64),
         )  # fmt: skip
 
@@ -129,43 +148,53 @@ class _Search:
         """Pairs of a state and a set of contexts that were looked at."""
         return int(self.graph.sizes[0])
 
-    def is_won(self, s: int, possible: Integers) -> bool:
-        """Whether the goal can be reached surely from state s in all of some contexts."""
-        contexts = _packed(np.isin(np.arange(self.model.n_contexts), possible)[None])[0]
+    def decide(self, s: int, possible: Integers) -> int:
+        """The pair of state s and some contexts, whose status says whether it is won."""
+        contexts = packed(np.isin(np.arange(self.model.n_contexts), possible)[None])[0]
         while True:
-            node = kernels.decide(*self.problem, s, contexts, *self.scratch, self.graph)
+            node = int(kernels.decide(*self.problem, s, contexts, *self.scratch, self.graph))
             if node >= 0:
-                return bool(self.graph.status[node] == kernels.WON)
+                return node
             self._grow()
 
+    def list_all(self, begins: Integers, sets: Flags, most: float) -> None:
+        """Meet all pairs that can follow the first; after so many edges sets are given up."""
+        node, edges = 0, int(min(most, np.iinfo(np.int64).max))
+        while True:
+            node = kernels.list_all(*self.problem, begins, packed(sets), edges, node, self.graph)
+            if node == self.n_nodes:
+                return
+            self._grow()
+
+    def found(self) -> kernels.SupportGraph:
+        """The pairs that were met, without the room for more."""
+        nodes, edges = self.graph.sizes
+        arrays = [*(a[:nodes] for a in self.graph[:5]), *(a[:edges] for a in self.graph[5:7])]
+        return kernels.SupportGraph._make([*arrays, *self.graph[7:]])
+
     def _grow(self) -> None:
-        """Twice the room."""
+        """Half as much room again for what is full."""
         graph = self.graph
-        if graph.state.size > self.max_nodes:
+        if self.n_nodes > self.max_nodes:
             raise TooLargeError(
                 f"more than {self.max_nodes:,} pairs of a state and a set of contexts would have "
                 "to be looked at: max_nodes=... allows more"
             )
-        full = (2 * graph.sizes > (graph.state.size, graph.edges.size)).repeat((5, 1))
-        larger: list[Any] = [
-            np.concatenate([array, np.full_like(array, fill)]) if is_full else array
-            for array, fill, is_full in zip(graph[:6], (0, 0, 0, -1, -1, 0), full)
+        if self.check is not None:
+            self.check(float(sum(array.nbytes for array in graph)))
+        room = np.array([graph.state.size, graph.edges.size])
+        full = (graph.sizes + self.least >= room).repeat((5, 2))
+        # Whatever is read before it is written is -1 at first, which is all bits set.
+        larger = [
+            np.concatenate([array, ~np.zeros_like(array[: len(array) // 2])]) if is_full else array
+            for array, is_full in zip(graph[:7], full)
         ]
         larger[3][:] = -1  # a component that was not finished is forgotten
-        slots = np.full(1 << (4 * larger[0].size).bit_length(), -1, np.int32)
-        self.graph = kernels.SupportGraph._make([*larger, slots, graph.sizes])
-        kernels.fill_slots(self.graph)
-
-    def actions(self) -> dict[tuple[int, bytes], tuple[int, ...]]:
-        """The actions of won nodes after which all nodes are won."""
-        graph = self.graph
-        won = graph.status == kernels.WON
-        nodes = np.flatnonzero(won & (graph.first_edge[:, 0] >= 0))
-        among = np.concatenate([[0], np.cumsum(won[graph.edges])])  # edges before to won nodes
-        begin, end = graph.first_edge[nodes, :-1], graph.first_edge[nodes, 1:]
-        safe = (begin < end) & (among[end] - among[begin] == end - begin)
-        pairs = zip(graph.state[nodes].tolist(), graph.contexts[nodes], safe)
-        return {(s, G.tobytes()): tuple(np.flatnonzero(row).tolist()) for s, G, row in pairs}
+        self.graph = kernels.SupportGraph._make([*larger, graph.slots, graph.sizes])
+        if 2 * larger[0].size > graph.slots.size:
+            slots = np.full(2 * graph.slots.size, -1, np.int32)
+            self.graph = self.graph._replace(slots=slots)
+            kernels.fill_slots(self.graph)
 
     def why_not(self, s: int, possible: Integers) -> str:
         """The context in which the goal is out of reach from the first state s, and why."""
@@ -173,7 +202,7 @@ class _Search:
         where = names.called("state", s, model.state_names)
         here = possible.tolist()
         for m in here:
-            if not self.is_won(s, np.array([m])):
+            if self.graph.status[self.decide(s, np.array([m]))] != kernels.WON:
                 context = names.called("context", m, model.context_names)
                 return f"in {context} no policy reaches the goal surely from {where}"
         stuck = [m for m in here if int(blamed[m // 64]) >> (m % 64) & 1] or here
@@ -184,9 +213,15 @@ class _Search:
         )
 
 
-def _packed(flags: NDArray[np.bool_]) -> NDArray[np.uint64]:
+def packed(flags: Flags) -> NDArray[np.uint64]:
     """Sets of contexts (n, M) as words of 64 bits, (n, W)."""
     n, M = flags.shape
     padded = np.zeros((n, 64 * -(-M // 64)), np.bool_)
     padded[:, :M] = flags
     return np.packbits(padded, axis=1, bitorder="little").view("<u8").astype(np.uint64)
+
+
+def unpacked(sets: NDArray[np.uint64], M: int) -> Flags:
+    """Words of 64 bits (n, W) as sets of contexts, (n, M)."""
+    bits = np.ascontiguousarray(sets.astype("<u8")).view(np.uint8)
+    return np.unpackbits(bits, axis=1, count=M, bitorder="little").astype(np.bool_)

@@ -22,19 +22,21 @@ searched, and one by nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from latentmdp._total_reward import sure_rule
 from latentmdp._util import Flags, Floats, Integers, distances, end_components, names, segments
-from latentmdp.errors import ModelError, TooLargeError
+from latentmdp.errors import ModelError
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes
-from latentmdp.planning.almost_sure import almost_surely
+from latentmdp.planning import kernels_almost_sure as kernels
+from latentmdp.planning.almost_sure import SupportPolicy, SupportSearch, decided, unpacked
 from latentmdp.planning.graphs import evaluated_graph
-from latentmdp.planning.limits import LimitReached
+from latentmdp.planning.limits import LimitReached, PlanningClock
 from latentmdp.policies import MixturePolicy
 
 _SAME = 1e-12
@@ -60,34 +62,30 @@ class Quotient(NamedTuple):
     """A model without cycles that change nothing, and the way back to the model's own states."""
 
     own: LatentMDP
-    model: LatentMDP
-    nodes: (
-        SupportNodes | None
-    )  # None where the model has no such cycles: then it is its own quotient
-    number: Integers  # (n,): the quotient's state of each node
-    exits: Integers  # (quotient's states x its actions,): the row node x A + a, -1 for none
-    place: Integers  # (k,): which of the quotient's outcomes each outcome of the nodes is, or -1
-    inside: Flags  # (n A,): actions that stay in their component
+    model: LatentMDP  # the own one where it has no such cycles
+    way: Callable[[MixturePolicy], EvaluatedGraph] | None = None
     keep_apart: Callable[[], None] | None = None  # for `lump`: nodes of other sets have other rules
-    sure: tuple[MixturePolicy, Floats, Floats] | None = None  # a graph of the model's own that
-    # reaches its goal surely, and what it earns
 
-    def translated(self, policy: MixturePolicy) -> tuple[MixturePolicy, Floats, Floats]:
+    def translated(self, policy: MixturePolicy) -> EvaluatedGraph:
         """A policy of the quotient in the model's own states; what it earns in each context."""
-        return _Translation(self, policy).result() if self.sure is None else self.sure
+        assert self.way is not None
+        return self.way(policy)
 
 
-def quotient(model: LatentMDP, memory: float) -> Quotient:
+EvaluatedGraph = tuple[MixturePolicy, Floats, Floats]
+"""A graph, and bounds on what it earns in each context."""
+
+
+def quotient(model: LatentMDP, memory: float, clock: PlanningClock) -> Quotient:
     """The quotient of a model, which takes about so many bytes at most."""
-    none = np.empty(0, np.int64)
-    plain = Quotient(model, model, None, none, none, none, np.empty(0, np.bool_))
+    plain = Quotient(model, model)
     if not model.duration.is_total:
         return plain
     costs = model.planning_rewards().min() < 0.0
     if costs and sure_rule(model)[1].all():
         return plain
     most = min(memory / (8.0 * model.n_contexts), _LARGER * model.outcomes.size)
-    sure = None if costs else _sure_goal(model, int(most))
+    sure = None if costs else _sure_goal(model, clock)
     if sure is not None:
         return sure
     nodes = _listed(model, most)
@@ -95,7 +93,7 @@ def quotient(model: LatentMDP, memory: float) -> Quotient:
     if costs:
         # Which contexts are possible may tell how to come to an end in all of them.
         product = _joined(model, nodes, np.full(n, -1), np.zeros(n * A, np.bool_))
-        surely = sure_rule(product.model)[1][product.number]
+        surely = sure_rule(product.model)[1]
         if not surely.all():
             s = int(nodes.states[np.argmin(surely)])
             raise ModelError(
@@ -111,13 +109,14 @@ def quotient(model: LatentMDP, memory: float) -> Quotient:
     return _joined(model, nodes, found.of_state, found.inside)
 
 
-def _sure_goal(model: LatentMDP, most: int) -> Quotient | None:
+def _sure_goal(model: LatentMDP, clock: PlanningClock) -> Quotient | None:
     """One step that pays, where all that can be paid is a goal that some policy surely reaches.
 
-    None where it is not so, or where that takes more than about `most` pairs of a state and a set
-    of contexts to see. The policy takes the contexts that are left in turn: it heads for the goal
-    in one until something else happens than what leads nearer, and then goes on with the next. In
-    the true context no round is without a chance to go all the way.
+    None where it is not so, or where to see that takes more than half of the memory limit, or the
+    third of the time in which a plan that converges is the same in every process. The policy takes
+    the contexts that are left in turn: it heads for the goal in one until something else happens
+    than what leads nearer, and then goes on with the next. In the true context no round is without
+    a chance to go all the way.
     """
     table, M = model.outcomes, model.n_contexts
     amounts = model.reward_values[table.reward]
@@ -128,14 +127,19 @@ def _sure_goal(model: LatentMDP, most: int) -> Quotient | None:
     same = (amounts[goal[table.next_state]] == worth).all() and model.terminal[goal].all()
     if bonuses or not same or not goal.any():
         return None
+
+    def check(used: float) -> None:
+        clock.check()
+        clock.require_memory(2.0 * used)
+        if math.isfinite(clock.remaining):
+            raise LimitReached("the search needs the time that is left")
+
     try:
-        found = almost_surely(model, np.flatnonzero(goal), max_nodes=most)
-    except TooLargeError:
+        found = decided(model, np.flatnonzero(goal), np.iinfo(np.int32).max, check)
+        graph = None if found.policy is None else _in_turn(found.policy, goal)
+    except LimitReached:
         return None
-    if found.policy is None:
-        return None
-    sure = _in_turn(model, goal, found.policy.actions)
-    if sure[1].min() < worth * (1.0 - 1e-9):
+    if graph is None or graph[1].min() < worth * (1.0 - 1e-9):
         return None
     step = Outcomes.each(
         np.array([0, 1, 1]), np.ones(1, np.int32), np.zeros(1, np.int32), np.ones((1, M))
@@ -148,73 +152,50 @@ def _sure_goal(model: LatentMDP, most: int) -> Quotient | None:
         allowed=np.array([[True], [False]]), initial=initial, bonus=bonus,
         state_names=None, action_names=None, reward_edges=None,
     )  # fmt: skip
-    none = np.empty(0, np.int64)
-    return Quotient(model, searched, None, none, none, none, np.empty(0, np.bool_), sure=sure)
+    return Quotient(model, searched, lambda _: graph)
 
 
-def _in_turn(
-    model: LatentMDP, goal: Flags, safe: Mapping[tuple[int, bytes], tuple[int, ...]]
-) -> tuple[MixturePolicy, Floats, Floats]:
+def _in_turn(policy: SupportPolicy, goal: Flags) -> EvaluatedGraph:
     """The graph that heads for the goal in one context after the other by actions that are safe.
 
-    Its nodes are pairs i M + m of a pair i = (s, G) and the context m that it heads for.
+    Its nodes are i M + m for a pair i = (s, G) and the context m that it heads for.
     """
-    table, A, M = model.outcomes, model.n_actions, model.n_contexts
-    number = {pair: i for i, pair in enumerate(safe)}
-    n, states = len(safe), np.array([s for s, _ in safe])
-    sets = np.frombuffer(b"".join(packed for _, packed in safe), np.uint8).reshape(n, -1)
-    member = np.unpackbits(sets, axis=1, count=M, bitorder="little").astype(np.bool_)
+    model, graph = policy.model, policy.graph
+    n, A, M = graph.state.size, model.n_actions, model.n_contexts
+    ends = goal[graph.state]
     # Choices are pairs with a safe action, edges what may follow them.
-    owner = np.repeat(np.arange(n), [len(actions) for actions in safe.values()])
-    action = np.concatenate([np.array(actions, np.int64) for actions in safe.values()])
-    choice, outcome = segments(table.starts, states[owner] * A + action)
-    left = member[owner[choice]] & (table.distinct > 0.0)[table.pattern[outcome]]
-    some = left.any(axis=1)
-    choice, outcome, left = choice[some], outcome[some], left[some]
-    ahead = table.next_state[outcome].astype(np.int64)
-    padded = np.zeros((len(left), 8 * sets.shape[1]), np.bool_)
-    padded[:, :M] = left
-    codes = np.packbits(padded, axis=1, bitorder="little")
-    target = np.array(
-        [n if goal[s] else number[int(s), code.tobytes()] for s, code in zip(ahead, codes)]
-    )
-    steps, best = np.full((M, n + 1), -1), np.full((M, n), choice.size)
+    owner, action = policy.safe.nonzero()
+    choice, edge = segments(graph.first_edge.ravel(), owner * (A + 1) + action)
+    source, target = owner[choice], graph.edges[edge].astype(np.int64)
+    steps, best = np.full((M, n), -1, np.int32), np.full((M, n), owner.size, np.int32)
     for m in range(M):
-        ways = left[:, m]
-        sources, targets = owner[choice[ways]], target[ways]
-        steps[m] = distances(n + 1, sources, targets, np.arange(n + 1) == n)
-        nearer = steps[m][targets] == steps[m][sources] - 1
-        np.minimum.at(best[m], sources[nearer], choice[ways][nearer])
+        ways = (graph.contexts[:, m // 64] >> np.uint64(m % 64) & np.uint64(1))[target] > 0
+        steps[m] = distances(n, source[ways], target[ways], ends)
+        nearer = ways & (steps[m][target] == steps[m][source] - 1)
+        np.minimum.at(best[m], source[nearer], choice[nearer])
     edge_starts = np.searchsorted(choice, np.arange(owner.size + 1))
 
     def after(nodes: Integers) -> tuple[Integers, Integers, Integers]:
         """What follows nodes: (place among them, the model's outcome, the node there)."""
         i, m = np.divmod(nodes, M)
-        source, edges = segments(edge_starts, best[m, i])
-        edges, source = edges[target[edges] < n], source[target[edges] < n]
-        later, heads = target[edges], m[source]
-        changes = ~(member[later, heads] & (steps[heads, later] == steps[heads, i[source]] - 1))
+        place, edges = segments(edge_starts, best[m, i])
+        goes_on = ~ends[target[edges]]
+        place, edges = place[goes_on], edges[goes_on]
+        later, heads = target[edges], m[place]
+        left = unpacked(graph.contexts[later], M)
+        here = np.arange(later.size)
+        changes = ~left[here, heads] | (steps[heads, later] != steps[heads, i[place]] - 1)
         turns = (heads[changes, None] + 1 + np.arange(M)) % M
-        possible = np.take_along_axis(member[later[changes]], turns, axis=1)
-        heads[changes] = turns[np.arange(len(turns)), possible.argmax(axis=1)]
-        return source, outcome[edges], later * M + heads
+        following = np.take_along_axis(left[changes], turns, axis=1).argmax(axis=1)
+        heads[changes] = turns[np.arange(len(turns)), following]
+        return place, graph.outcomes[edge[edges]], later * M + heads
 
     begins = model.initial_vectors.nonzero()
-    begun = np.zeros((begins.size, 8 * sets.shape[1]), np.bool_)
-    begun[:, :M] = model.initial_vectors.of(begins) > 0.0
-    packed = np.packbits(begun, axis=1, bitorder="little")
-    first = np.array([number[int(s), code.tobytes()] for s, code in zip(begins, packed)])
-    first = first * M + begun.argmax(axis=1)
-    reached = frontier = np.unique(first)
-    while frontier.size:
-        frontier = np.setdiff1d(after(frontier)[2], reached)
-        reached = np.union1d(reached, frontier)
-    pair, heading = np.divmod(reached, M)
-    source, entries, following = after(reached)
-    return linked_graph(
-        model, states[pair], action[best[heading, pair]],
-        (source, entries, np.searchsorted(reached, following)),
-        begins, np.searchsorted(reached, first)[None], np.ones(1),
+    first = policy.first[begins]
+    first = first * M + unpacked(graph.contexts[first], M).argmax(axis=1)
+    return _linked_graph(
+        model, begins, first[None], np.ones(1), lambda nodes: graph.state[nodes // M],
+        lambda nodes: action[best[nodes % M, nodes // M]], after,
     )  # fmt: skip
 
 
@@ -225,53 +206,18 @@ def _keep_apart() -> None:
 
 def _listed(model: LatentMDP, most: float) -> SupportNodes:
     """The nodes that can be met, with at most about so many outcomes before sets are given up."""
-    table, A = model.outcomes, model.n_actions
-    possible = table.distinct > 0.0
-    known: dict[bytes, int] = {}
-    states, sets = [np.empty(0, np.int64)], [np.empty((0, model.n_contexts), np.bool_)]
-
-    def numbers(some_states: Integers, some_sets: Flags) -> tuple[Integers, Integers]:
-        """The nodes of pairs, and which of the pairs are new ones."""
-        some_sets[model.terminal[some_states]] = True  # nothing follows, whatever is possible
-        codes = np.concatenate(
-            [some_states[:, None].view(np.uint8), np.packbits(some_sets, axis=1)], axis=1
-        )
-        _, where, inverse = np.unique(codes, axis=0, return_index=True, return_inverse=True)
-        before = len(known)
-        ids = [known.setdefault(codes[i].tobytes(), len(known)) for i in np.sort(where)]
-        rank = np.argsort(np.argsort(where))
-        found = np.array(ids, np.int64)[rank][inverse.ravel()]
-        fresh = np.sort(where)[np.array(ids, np.int64) >= before]
-        states.append(some_states[fresh])
-        sets.append(some_sets[fresh])
-        return found, fresh
-
-    begins = model.initial_vectors.nonzero()
+    A, begins = model.n_actions, model.initial_vectors.nonzero()
+    kind = np.where(model.terminal, kernels.LOST, kernels.UNKNOWN).astype(np.int8)
+    search = SupportSearch(model, kind, math.inf)
+    sets = model.initial_vectors.of(begins) > 0.0
+    sets[model.terminal[begins]] = True  # nothing follows, whatever is possible
+    search.list_all(begins, sets, most)
+    graph = search.found()
     first = np.full(model.n_states, -1)
-    first[begins] = numbers(begins, model.initial_vectors.of(begins) > 0.0)[0]
-    counts, outcomes, following = [], list[Integers](), list[Integers]()
-    done, listed = 0, 0
-    while done < len(known):
-        source_states, source_sets = np.concatenate(states), np.concatenate(sets)
-        states, sets = [source_states], [source_sets]
-        now = np.arange(done, source_states.size)
-        done = source_states.size
-        rows = (source_states[now][:, None] * A + np.arange(A)).ravel()
-        source, entries = segments(table.starts, rows)
-        origin = source_sets[now[source // A]]
-        left = possible[table.pattern[entries]] & origin
-        some = left.any(axis=1)
-        if listed > most:
-            left = np.ones_like(origin)
-        found, _ = numbers(table.next_state[entries[some]].astype(np.int64), left[some])
-        counts.append(np.bincount(source[some], minlength=rows.size))
-        outcomes.append(entries[some])
-        following.append(found)
-        listed += found.size
-    starts = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    first[begins] = np.arange(begins.size)
     return SupportNodes(
-        np.concatenate(states), np.concatenate(sets), first, starts,
-        np.concatenate(outcomes), np.concatenate(following),
+        graph.state.astype(np.int64), unpacked(graph.contexts, model.n_contexts), first,
+        np.append(graph.first_edge[:, :A].ravel(), graph.edges.size), graph.outcomes, graph.edges,
     )  # fmt: skip
 
 
@@ -336,131 +282,111 @@ def _joined(model: LatentMDP, nodes: SupportNodes, of_node: Integers, inside: Fl
         bonus=np.moveaxis(bonus.reshape(X, wide, M), -1, 0).copy(),
         state_names=None, action_names=None, reward_edges=None,
     )  # fmt: skip
-    return Quotient(model, searched, nodes, number, exits, place, inside)
+    way = (nodes, number, exits, place, inside)
+    return Quotient(model, searched, lambda policy: _translated(model, searched, *way, policy))
 
 
-class _Translation:
-    """A graph whose nodes are pairs of a node (s, G) and a node of a graph of the quotient.
+def _translated(
+    own: LatentMDP, searched: LatentMDP, nodes: SupportNodes, number: Integers, exits: Integers,
+    place: Integers, inside: Flags, policy: MixturePolicy,
+) -> EvaluatedGraph:  # fmt: skip
+    """A policy graph of the quotient `searched` in the own states of the model.
 
-    In a component a pair walks, by actions that stay in it, to the node where the graph leaves; so
-    the graph goes on with the same of its nodes until then.
-    """
-
-    def __init__(self, quotient: Quotient, policy: MixturePolicy) -> None:
-        assert quotient.nodes is not None
-        self.quotient, self.policy, self.nodes = quotient, policy, quotient.nodes
-        self.A = quotient.own.n_actions
-        self.offsets = policy.nodes.offsets
-        states = np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
-        rows = states * quotient.model.n_actions + policy.nodes.actions
-        self.target = quotient.exits[rows]  # where each node of the graph leaves
-        self.links, self.rows = policy.links(), rows
-        self.walks: dict[int, Integers] = {}
-
-    def _walk(self, target: int) -> Integers:
-        """The action of every node of the component of `target` that leads there, -1 elsewhere."""
-        if target not in self.walks:
-            nodes, inside, n = self.nodes, self.quotient.inside, self.nodes.states.size
-            number = self.quotient.number
-            members = number == number[target]
-            rows = np.flatnonzero(inside & np.repeat(members, self.A))
-            source, entries = segments(nodes.starts, rows)
-            ahead = nodes.following[entries]
-            steps = distances(n, rows[source] // self.A, ahead, np.arange(n) == target)
-            nearest = np.full(inside.size, n)
-            np.minimum.at(nearest, rows[source], steps[ahead])
-            actions = nearest.reshape(n, self.A).argmin(axis=1)
-            self.walks[target] = np.where(members, actions, -1)
-        return self.walks[target]
-
-    def _actions(self, at: Integers, graph_nodes: Integers) -> Integers:
-        """The action of each pair."""
-        leaves = self.target[graph_nodes]
-        actions = leaves % self.A
-        for i in np.flatnonzero(at != leaves // self.A):
-            actions[i] = self._walk(int(leaves[i] // self.A))[at[i]]
-        return actions
-
-    def _after(
-        self, at: Integers, graph_nodes: Integers, actions: Integers
-    ) -> tuple[Integers, ...]:
-        """What follows pairs: (pair, the model's outcome, the node there, the graph's node)."""
-        rows = at * self.A + actions
-        source, entries = segments(self.nodes.starts, rows)
-        ahead, before = self.nodes.following[entries], graph_nodes[source]
-        leaving = ~self.quotient.inside[rows[source]]
-        followers, place = before.copy(), self.quotient.place[entries[leaving]]
-        of, number = before[leaving], self.quotient.number[ahead[leaving]]
-        starts = self.quotient.model.outcomes.starts
-        stays = self.links.stays[of]
-        listed = self.links.node_starts[of] + place - starts[self.rows[of]]
-        linked = (
-            self.links.followers[np.minimum(listed, self.links.followers.size - 1)]
-            if (self.links.followers.size)
-            else np.zeros_like(of)
-        )
-        own = self.rows[of] // self.quotient.model.n_actions
-        followers[leaving] = np.where(stays, self.offsets[number] + of - self.offsets[own], linked)
-        followers[self.quotient.model.terminal[self.quotient.number[ahead]]] = -1
-        return source, self.nodes.outcomes[entries], ahead, followers
-
-    def result(self) -> tuple[MixturePolicy, Floats, Floats]:
-        """The graph, and bounds on what it earns in each context."""
-        own, n = self.quotient.own, self.policy.n_nodes
-        begins = np.flatnonzero((self.nodes.first >= 0) & ~own.terminal)
-        at = self.nodes.first[begins]
-        numbers = self.policy.first[:, self.quotient.number[at]]
-        begun = numbers >= 0
-        codes = frontier = np.unique((at * n + numbers)[begun])
-        while frontier.size:
-            pair_at, pair_of = np.divmod(frontier, n)
-            _, _, ahead, later = self._after(pair_at, pair_of, self._actions(pair_at, pair_of))
-            found = np.unique((ahead * n + later)[later >= 0])
-            frontier = np.setdiff1d(found, codes, assume_unique=True)
-            codes = np.union1d(codes, frontier)
-        at, of = np.divmod(codes, n)
-        actions = self._actions(at, of)
-        source, outcomes, ahead, later = self._after(at, of, actions)
-        goes_on = later >= 0
-        links = source[goes_on], outcomes[goes_on]
-        targets = np.searchsorted(codes, (ahead * n + later)[goes_on])
-        known = np.searchsorted(codes, self.nodes.first[begins] * n + np.maximum(numbers, 0))
-        first = np.where(begun, known, -1)
-        return linked_graph(
-            own, self.nodes.states[at], actions, (*links, targets), begins, first,
-            self.policy.weights,
-        )  # fmt: skip
-
-
-def linked_graph(
-    model: LatentMDP,
-    states: Integers,
-    actions: Integers,
-    links: tuple[Integers, Integers, Integers],
-    begins: Integers,
-    first: Integers,
-    weights: Floats,
-) -> tuple[MixturePolicy, Floats, Floats]:
-    """The graphs of some nodes, and bounds on what they earn in each context.
+    Its nodes are i n + k for a node i = (s, G) and one of the n nodes k of the quotient's graph. In
+    a component it walks, by actions that stay in it, to where k leaves; so k stays until then.
 
     Parameters
     ----------
-    states, actions : (n,)
-        Of each node.
-    links
-        A node, an outcome of the model's table after it, and the node that follows; where none
-        does, nothing is left to earn.
+    number : (N,)
+        The quotient's state of each node.
+    exits : (quotient's states x its actions,)
+        The row node x A + a, -1 for none.
+    place : (k,)
+        Which of the quotient's outcomes each outcome of the nodes is, or -1.
+    inside : (N A,)
+        Actions that stay in their component.
+    """
+    A, n, offsets, links = own.n_actions, policy.n_nodes, policy.nodes.offsets, policy.links()
+    states = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    rows = states * searched.n_actions + policy.nodes.actions
+    leaves = exits[rows]  # where each node of the graph leaves
+    walks: dict[int, Integers] = {}
+
+    def walk(target: int) -> Integers:
+        """The action of every node of the component of `target` that leads there."""
+        if target not in walks:
+            members = number == number[target]
+            staying = np.flatnonzero(inside & np.repeat(members, A))
+            source, entries = segments(nodes.starts, staying)
+            ahead = nodes.following[entries]
+            goals = np.arange(members.size) == target
+            steps = distances(members.size, staying[source] // A, ahead, goals)
+            nearest = np.full(inside.size, members.size)
+            np.minimum.at(nearest, staying[source], steps[ahead])
+            walks[target] = nearest.reshape(-1, A).argmin(axis=1)
+        return walks[target]
+
+    def act(codes: Integers) -> Integers:
+        at, of = np.divmod(codes, n)
+        actions = leaves[of] % A
+        for i in np.flatnonzero(at != leaves[of] // A):
+            actions[i] = walk(int(leaves[of[i]] // A))[at[i]]
+        return actions
+
+    def after(codes: Integers) -> tuple[Integers, Integers, Integers]:
+        row = codes // n * A + act(codes)
+        source, entries = segments(nodes.starts, row)
+        ahead, followers = nodes.following[entries], (codes % n)[source]
+        leaving = ~inside[row[source]]
+        of, reached = followers[leaving], number[ahead[leaving]]
+        listed = links.node_starts[of] + place[entries[leaving]]
+        listed -= searched.outcomes.starts[rows[of]]
+        # Where a node stays, nothing is listed.
+        linked = np.append(links.followers, -1)[np.where(links.stays[of], -1, listed)]
+        same = offsets[reached] + of - offsets[states[of]]
+        followers[leaving] = np.where(links.stays[of], same, linked)
+        goes_on = (followers >= 0) & ~searched.terminal[number[ahead]]
+        later = ahead[goes_on] * n + followers[goes_on]
+        return source[goes_on], nodes.outcomes[entries[goes_on]], later
+
+    begins = np.flatnonzero((nodes.first >= 0) & ~own.terminal)
+    at = nodes.first[begins]
+    begun = policy.first[:, number[at]]
+    first = np.where(begun < 0, -1, at * n + begun)
+    return _linked_graph(
+        own, begins, first, policy.weights, lambda codes: nodes.states[codes // n], act, after
+    )
+
+
+def _linked_graph(
+    model: LatentMDP, begins: Integers, first: Integers, weights: Floats,
+    state_of: Callable[[Integers], Integers], act: Callable[[Integers], Integers],
+    after: Callable[[Integers], tuple[Integers, Integers, Integers]],
+) -> EvaluatedGraph:  # fmt: skip
+    """The graphs of the nodes that follow from the first, and what they earn in each context.
+
+    Parameters
+    ----------
     begins, first : (k,), (K, k)
         First states, and with which node each of the graphs begins there, -1 for none.
     weights : (K,)
         Of the graphs.
+    state_of, act
+        The states and the actions of nodes.
+    after
+        What follows nodes: place among them, outcome of the model's table, and node there. Where
+        none does, nothing is left to earn.
     """
+    reached = frontier = np.unique(first[first >= 0])
+    while frontier.size:
+        frontier = np.setdiff1d(after(frontier)[2], reached)
+        reached = np.union1d(reached, frontier)
     S, table = model.n_states, model.outcomes
     # Every state has a node beside these, for what cannot happen, and where nothing is left to
     # earn: the first action it has.
     others = np.flatnonzero(~model.terminal)
-    states = np.concatenate([others, states])
-    actions = np.concatenate([model.allowed.argmax(axis=1)[others], actions])
+    states = np.concatenate([others, state_of(reached)])
+    actions = np.concatenate([model.allowed.argmax(axis=1)[others], act(reached)])
     order = np.argsort(states, kind="stable")
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
@@ -471,12 +397,15 @@ def linked_graph(
     begin = np.cumsum(counts) - counts
     _, outcomes = segments(table.starts, rows)
     followers = spare[table.next_state[outcomes]]
-    source, outcome, target = links[0] + others.size, links[1], links[2] + others.size
-    followers[begin[source] + outcome - table.starts[rows[source]]] = place[target]
+    source, outcome, target = after(reached)
+    of = source + others.size
+    target = np.searchsorted(reached, target) + others.size
+    followers[begin[of] + outcome - table.starts[rows[of]]] = place[target]
     _, entries = segments(np.append(begin, followers.size), order)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(states, minlength=S))])
     numbers = np.tile(spare, (len(first), 1))
-    numbers[:, begins] = np.where(first < 0, spare[begins], place[first + others.size])
+    known = place[others.size - 1 + np.searchsorted(reached, first, "right")]
+    numbers[:, begins] = np.where(first < 0, spare[begins], known)
     followers = followers[entries]
     policy, earned = evaluated_graph(model, actions[order], offsets, followers, numbers, weights)
     return policy, *earned

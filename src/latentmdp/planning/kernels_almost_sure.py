@@ -1,4 +1,4 @@
-"""The search for policies that reach a goal with probability one, over sets of contexts.
+"""Pairs of a state and the contexts still possible, and by which of them a goal is reached surely.
 
 A node is a pair (s, J) of a state and the set of contexts that are still possible. Sets are rows of
 W words of 64 bits. An edge is an outcome of an action of a node, and leads to the node with the
@@ -6,11 +6,10 @@ contexts of J in which that outcome is possible. `status` is `WON` where some po
 goal with probability one in every context of J, `LOST` where none does.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 UNKNOWN, WON, LOST = range(3)
 
@@ -18,14 +17,15 @@ UNKNOWN, WON, LOST = range(3)
 class SupportGraph(NamedTuple):
     """The nodes found so far, with room for more."""
 
-    state: NDArray[np.int32]
-    contexts: NDArray[np.uint64]  # (nodes, W)
-    status: NDArray[np.int8]
-    place: NDArray[np.int32]  # in the component that is looked at, -1 outside
-    first_edge: NDArray[np.int64]  # (nodes, A + 1): edges by action, -1 if not looked at yet
-    edges: NDArray[np.int32]  # the nodes that follow
-    slots: NDArray[np.int32]  # open-addressed table of nodes, -1 where a slot is empty
-    sizes: NDArray[np.int64]  # (2,): nodes and edges
+    state: Any  # (nodes,)
+    contexts: Any  # (nodes, W)
+    status: Any  # (nodes,)
+    place: Any  # (nodes,): in the component that is looked at, -1 outside
+    first_edge: Any  # (nodes, A + 1): edges by action, -1 if not looked at yet
+    edges: Any  # the nodes that follow
+    outcomes: Any  # which of the model's outcomes each edge is
+    slots: Any  # open-addressed table of nodes, -1 where a slot is empty
+    sizes: Any  # (2,): nodes and edges
 
 
 @njit(cache=True)
@@ -75,9 +75,16 @@ def _node(s, contexts, kind, graph):
 
 
 @njit(cache=True)
-def _expand(node, A, starts, next_state, support, kind, contexts, graph):
-    """List what follows each action of a node; `contexts` is room for a set."""
+def _expand(node, A, starts, next_state, support, kind, most, contexts, graph):
+    """List what follows each action of a node, if there is room; returns whether there was.
+
+    `contexts` is room for a set. If `most` is not negative, all contexts stand for any set where a
+    state ends it all, and everywhere after so many edges.
+    """
     s = graph.state[node]
+    widest = starts[(s + 1) * A] - starts[s * A]
+    if graph.sizes[0] + widest > graph.state.size or graph.sizes[1] + widest > graph.edges.size:
+        return False
     for a in range(A):
         graph.first_edge[node, a] = graph.sizes[1]
         for o in range(starts[s * A + a], starts[s * A + a + 1]):
@@ -86,9 +93,29 @@ def _expand(node, A, starts, next_state, support, kind, contexts, graph):
                 contexts[w] = support[o, w] & graph.contexts[node, w]
                 possible = possible or contexts[w] != 0
             if possible:
-                graph.edges[graph.sizes[1]] = _node(next_state[o], contexts, kind, graph)
+                n, e = next_state[o], graph.sizes[1]
+                if most >= 0 and (kind[n] != UNKNOWN or e > most):
+                    contexts[:] = ~np.uint64(0)
+                graph.edges[e], graph.outcomes[e] = _node(n, contexts, kind, graph), o
                 graph.sizes[1] += 1
     graph.first_edge[node, A] = graph.sizes[1]
+    return True
+
+
+@njit(cache=True)
+def list_all(A, starts, next_state, support, kind, begins, sets, most, node, graph):
+    """List what follows all nodes from `node` on, and returns the first for which no room was left.
+
+    Nodes 0, 1, ... are the first states `begins` with their `sets` (k, W); `most` as in `_expand`.
+    """
+    for k in range(begins.size):
+        _node(begins[k], sets[k], kind, graph)
+    room = np.empty(sets.shape[1], np.uint64)
+    while node < graph.sizes[0]:
+        if not _expand(node, A, starts, next_state, support, kind, most, room, graph):
+            break
+        node += 1
+    return node
 
 
 @njit(cache=True)
@@ -103,6 +130,17 @@ def _is_safe(node, a, hopeful, alive, graph):
         elif graph.status[n] == LOST or (graph.status[n] == UNKNOWN and not hopeful):
             return False
     return begin < end
+
+
+@njit(cache=True)
+def safe_actions(A, graph):
+    """The actions (nodes, A) of won nodes after which all nodes are won."""
+    safe, alive = np.zeros((graph.state.size, A), np.bool_), np.empty(0, np.bool_)
+    for node in range(graph.state.size):
+        if graph.status[node] == WON and graph.first_edge[node, 0] >= 0:
+            for a in range(A):
+                safe[node, a] = _is_safe(node, a, False, alive, graph)
+    return safe
 
 
 @njit(cache=True)
@@ -179,9 +217,8 @@ def decide(A, starts, next_state, support, kind, s, contexts, stack, action, bla
     W, S = support.shape[1], kind.size
     local, alive = np.empty(S, np.int64), np.empty(S, np.bool_)
     reach, room = np.empty((S, W), np.uint64), np.empty(W, np.uint64)
-    widest = 0
-    for x in range(S):
-        widest = max(widest, starts[(x + 1) * A] - starts[x * A])
+    if graph.sizes[0] == graph.state.size:
+        return -1
     root = _node(s, contexts, kind, graph)
     stack[0], action[0, 0], depth = root, -1, 1
     while depth > 0:
@@ -198,12 +235,10 @@ def decide(A, starts, next_state, support, kind, s, contexts, stack, action, bla
         local[0], graph.place[top], n_local, k = top, 0, 1, 0
         while k < n_local:
             node = local[k]
-            if graph.first_edge[node, 0] < 0:
-                if graph.sizes[0] + widest >= graph.state.size:
-                    return -1
-                if graph.sizes[1] + widest >= graph.edges.size:
-                    return -1
-                _expand(node, A, starts, next_state, support, kind, room, graph)
+            if graph.first_edge[node, 0] < 0 and not _expand(
+                node, A, starts, next_state, support, kind, -1, room, graph
+            ):
+                return -1
             for e in range(graph.first_edge[node, 0], graph.first_edge[node, A]):
                 n = graph.edges[e]
                 is_new = graph.status[n] == UNKNOWN and graph.place[n] < 0

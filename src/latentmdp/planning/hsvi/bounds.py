@@ -138,7 +138,7 @@ class Bounds:
         few: float | None = None, informed: bool = True,
     ) -> None:  # fmt: skip
         room = EXPLORED * min(clock.memory, 2.0**35)
-        self.quotient = quotient(model, room)
+        self.quotient = quotient(model, room, clock)
         model = self.quotient.model
         self.model, self.check, self.threads = model, clock.check, threads
         self.few = 4.0 * kernels.LANES if few is None else few
