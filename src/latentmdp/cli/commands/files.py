@@ -1,7 +1,9 @@
-"""`latentmdp diagnose`: which assumptions of the theory hold, and whether logs bear out a model."""
+"""What files hold, and what of the theory holds: `info`, `convert`, `diagnose`."""
+
+from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +14,64 @@ from latentmdp.cli.screen import Screen
 
 
 @options.command()
-def command(
+def info(screen: Screen, source: options.AnyFile, plot: options.Plot = None) -> None:
+    """Say what a file holds: the sizes of a model, the episodes of logs, what was learned.
+
+    Options that the command does not know say how to read a table or a POMDP of others:
+    `--horizon 50 --discount 0.9`.
+
+    Example: `latentmdp info m.npz`
+    """
+    content = source.load()
+    options.draw(plot, content)
+    facts: dict[str, Any] = {"kind": type(content).__name__}
+    facts |= content.facts() if hasattr(content, "facts") else {"summary": repr(content)}
+    if isinstance(content, lm.LatentMDP):
+        M, S, A, Z = content.dimensions
+        # All pairs of contexts are compared in every row: seconds, at so many entries.
+        if M > 1 and content.all_allowed and M * S * A * S * Z < 10_000_000:
+            facts["separation"] = float(lm.separation(content))
+    elif hasattr(content, "model"):
+        facts["model"] = repr(content.model)
+    screen.result(str(source.file), facts, file=source.file)
+
+
+@options.command()
+def convert(
+    screen: Screen,
+    source: options.AnyFile,
+    out: Annotated[Path, options.written(info=typer.Argument, metavar="OUT")],
+    discounted: bool = False,
+) -> None:
+    """Write what a file holds in another format: .npz, .json, .csv, .parquet, .pomdp or .pomdpx.
+
+    Models as .pomdp and .pomdpx are for other solvers; unless they have no end, the time is part of
+    their state. Options that the command does not know say how to read a table or a POMDP of
+    others: `--horizon 50 --discount 0.9`, `--horizon none`, `--observed false`. Models of PRISM and
+    Storm (.prism, .jani, .drn, .umb, or a folder with one file for each context) are read by
+    stormpy: `latentmdp convert m.prism m.npz --hidden N=2..80 --goal '"done"' --horizon 50`.
+
+    Example: `latentmdp convert m.npz m.pomdpx`
+
+    Parameters
+    ----------
+    out
+        Where to; by its suffix.
+    discounted
+        For .pomdp and .pomdpx: without end, without time.
+    """
+    content = source.load()
+    if discounted:
+        lm.io.export(content, out, discounted=True)
+    else:
+        lm.save(content, out)
+    kind = type(content).__name__
+    screen.result(file=source.file, target=out, kind=kind)
+    screen.say(f"{kind} from {source.file} to {out}")
+
+
+@options.command()
+def diagnose(
     screen: Screen,
     file: options.File,
     policy: options.PolicyName = "uniform",
