@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 from latentmdp._util.figures import COLOURS, MUTED, canvas, legend
 from latentmdp._util.storage import atomic_write
 from latentmdp._util.words import markdown_table, plural
-from latentmdp.experiments.results import MANIFEST, read_experiment
+from latentmdp.experiments import read_experiment
+from latentmdp.experiments.runner import MANIFEST
 from latentmdp.report.experiments import panel_figure
 from latentmdp.report.page import standalone_svg
 
