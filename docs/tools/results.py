@@ -26,8 +26,8 @@ from latentmdp._util.storage import atomic_write
 from latentmdp._util.words import markdown_table, plural
 from latentmdp.experiments import read_experiment
 from latentmdp.experiments.runner import MANIFEST
-from latentmdp.report.experiments import panel_figure
 from latentmdp.report.page import standalone_svg
+from latentmdp.report.report import panel_figure
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 

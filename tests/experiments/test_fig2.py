@@ -7,7 +7,7 @@ import pytest
 from latentmdp.experiments import Experiment
 from latentmdp.experiments.fig2 import METHODS, analyse, summarise, sweep, work
 from latentmdp.experiments.runner import run_sweep
-from latentmdp.report.experiments import experiment_section
+from latentmdp.report.report import experiment_section
 
 
 @pytest.fixture(scope="module")
