@@ -39,6 +39,7 @@ from latentmdp._util import (
     FORMAT,
     CheckpointError,
     atomic_write,
+    did_you_mean,
     one_writer,
     plain,
     plural,
@@ -148,7 +149,8 @@ def designs() -> dict[str, Design]:
 def _design(name: str) -> Design:
     experiments = designs()
     if name.replace("_", "-") not in experiments:
-        raise ValueError(f"there is no experiment {name!r}; known: {', '.join(experiments)}")
+        meant = did_you_mean(name, experiments)
+        raise ValueError(f"there is no experiment {name!r}{meant}; known: {', '.join(experiments)}")
     return experiments[name.replace("_", "-")]
 
 
