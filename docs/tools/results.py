@@ -234,13 +234,21 @@ def write_results(out: Path, docs: Path) -> list[str]:
         for key, figure in figures.items():
             with atomic_write(docs / "pictures" / f"{key}.svg") as stream:
                 stream.write(standalone_svg(figure, key).encode())
-            image = f"![{key.replace('-', ' ').replace('_', ' ')}](pictures/{key}.svg)"
+            image = f"![{_alternative(figure)}](pictures/{key}.svg)"
             markdown = markdown.replace(f"{{{key}}}", image)
         text = _filled(text, name, markdown)
         filled.append(name)
     with atomic_write(page) as stream:
         stream.write(text.encode())
     return filled
+
+
+def _alternative(figure: Figure) -> str:
+    """What a picture shows, for those who do not see it: its axes and its lines."""
+    axes = figure.axes[0]
+    what = " over ".join(filter(None, (axes.get_ylabel(), axes.get_xlabel())))
+    lines = axes.get_legend_handles_labels()[1]
+    return what[:1].upper() + what[1:] + (f": {'; '.join(lines)}" if lines else "")
 
 
 def _filled(text: str, name: str, part: str) -> str:
