@@ -68,6 +68,8 @@ def convert(
     kind = type(content).__name__
     screen.result(file=source.file, target=out, kind=kind)
     screen.say(f"{kind} from {source.file} to {out}")
+    if isinstance(content, lm.LatentMDP) and content.terminal.any():
+        screen.say(content.facts()["terminal_states"].text, "terminal states:")
 
 
 @options.command()

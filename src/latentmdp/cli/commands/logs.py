@@ -110,6 +110,7 @@ def fit(
         write_groups(groups, fit, data)
     sure, model = assignment(fit, data), fit.model
     told = telling_outcomes(model) if model.n_contexts > 1 else []
+    evidence = None if fit.selection is None else fit.selection.rows()
     screen.result(
         f"contexts in {source.logs}",
         {
@@ -121,14 +122,17 @@ def fit(
         },
         **{"logs": source.logs, "seed": seed, "out": out, "differences": dict(told)},
         groups=groups,
+        evidence=evidence,
     )
-    if fit.selection is not None:
-        evidence = fit.selection.rows()
-        screen.table("how many", list(evidence[0]), [list(row.values()) for row in evidence])
+    if evidence is not None:  # in full with --json; here what fits a terminal
+        columns = [name for name in evidence[0] if name not in ("held-out", "log-likelihood")]
+        rows = [[row[name] for name in columns] for row in evidence]
+        screen.table("how many", columns, rows, words=("sizes",))
     if told:
         contexts = names.labels("context", model.context_names, model.n_contexts)
-        rows = [(what, *shares) for what, shares in told]
-        screen.table("what tells them apart: its probability in each", ("what", *contexts), rows)
+        outcomes = [(what, *shares) for what, shares in told]
+        title = "what tells them apart: its probability in each"
+        screen.table(title, ("what", *contexts), outcomes)
 
 
 @options.command(config=True)
