@@ -26,12 +26,12 @@ from latentmdp._util.storage import atomic_write
 from latentmdp._util.words import markdown_table, plural
 from latentmdp.experiments import read_experiment
 from latentmdp.experiments.runner import MANIFEST
-from latentmdp.report.page import standalone_svg
 from latentmdp.report.report import panel_figure
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[2] / "benchmarks")]
 
 from arena import Arena, Cell, picture
+from svg import standalone_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,7 +90,7 @@ def planning_part(file: Path) -> Part | None:
     colours = {
         sizes: COLOURS[i] for i, sizes in enumerate(dict.fromkeys(s for _, s in curves_by_kind))
     }
-    figure, (axes,) = canvas(height=2.8 + 0.22 * len(curves_by_kind))
+    figure, axes = canvas(height=2.8 + 0.22 * len(curves_by_kind))
     rows = []
     for (planner, sizes), curves in sorted(curves_by_kind.items(), key=lambda item: item[0][::-1]):
         end = min(curve[-1][0] for curve in curves)
@@ -169,7 +169,7 @@ def coverage_part(folder: Path) -> Part | None:
     for row in rows:
         kinds.setdefault(row["kind"], []).append(row)
     kinds["all"] = rows
-    figure, (axes,) = canvas(2.8)
+    figure, axes = canvas(2.8)
     for i, some in enumerate(kinds.values()):
         covers = [row["covers"] for row in some]
         share = float(np.mean(covers))

@@ -469,7 +469,7 @@ def panel_figure(panel: Panel) -> Figure:
     """A panel in the width and the colours of a page."""
     # Longer names would be cut off in two columns; a line of the legend takes 0.2 inches.
     columns = 1 if any(len(line.name) > 26 for line in panel.lines) else 2
-    figure, (axes,) = canvas(3.6 + 0.2 * -(-len(panel.lines) // columns))
+    figure, axes = canvas(3.6 + 0.2 * -(-len(panel.lines) // columns))
     draw_panel(axes, panel, (*COLOURS, INK), MUTED)
     legend(axes, columns)
     return figure
