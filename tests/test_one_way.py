@@ -72,7 +72,6 @@ OTHER = {
         "offline/off_policy.py: policy_by_context": "by time as well as by cell",
         "offline/warnings.py: _varied": "individuals, by state",
         "online/baselines.py: ThompsonPolicy.__call__": "chances of actions, summed over contexts",
-        "planning/exact.py: _policy": "beliefs by state",
         "planning/goals.py: _Translation._walk": "the nearest way among nodes",
         "planning/goals.py: _in_turn": "the first nearer action of a pair, by context",
         "planning/goals.py: linked_graph": "nodes by state",

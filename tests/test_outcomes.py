@@ -344,7 +344,7 @@ def test_mistakes_in_sparse_matrices_are_named():
     half = sp.csr_array(S3 * 0.5)
     rewards = np.zeros((1, 3, 2))
     for matrices, message in (
-        ([[good, half]], "context 0, state 0, action 1 sums to 0.5"),
+        ([[good, half]], "context 0, state 0, action 1 sum to 0.5"),
         ([[good, short]], r"transitions\[0\]\[1\] must be a sparse matrix of shape \(3, 3\)"),
         ([[good, S3]], "sparse matrix of shape"),
         ([[good, -good]], r"transitions\[0\]\[1\]\[0, 0\] is -1"),

@@ -16,7 +16,7 @@ listed, in every context; a state that occurs as a next state only is terminal.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,35 +26,28 @@ from latentmdp._util import (
     Flags,
     Floats,
     Integers,
-    first_index,
     names,
     require_memory,
 )
-from latentmdp.outcomes import Outcomes, distinct_amounts, outcomes_from_entries
+from latentmdp.outcomes import Outcomes, distinct_amounts, outcomes_from_entries, row_totals
 
-__all__ = ["COLUMNS", "ModelTable", "by_name", "model_columns", "read_model_table"]
+__all__ = ["COLUMNS", "by_name", "model_columns", "read_model_table"]
 
 COLUMNS = ("context", "state", "action", "next_state", "probability", "reward")
 _LABELS = ("context", "state", "action", "next_state")
 _OPTIONAL = ("context", "reward")
+Names = tuple[str, ...] | None
 
 
-class ModelTable(NamedTuple):
-    """What a long table says: outcomes, what is paid but not seen, and names."""
+def read_model_table(
+    table: Any, names: Mapping[str, str], observed: bool
+) -> tuple[Outcomes, Flags, Floats, Floats | None, bool, bool, tuple[Names, Names, Names]]:
+    """The model that a long table describes; `names` says what it calls each of `COLUMNS`.
 
-    outcomes: Outcomes
-    allowed: Flags  # (S, A)
-    reward_values: Floats
-    unseen: Floats | None  # (M, S, A): mean amounts that are paid but not seen
-    has_rewards: bool  # whether the table has a column of rewards
-    by_pair: bool  # whether amounts depend on (m, s, a) only
-    context_names: tuple[str, ...] | None
-    state_names: tuple[str, ...] | None
-    action_names: tuple[str, ...] | None
-
-
-def read_model_table(table: Any, names: Mapping[str, str], observed: bool) -> ModelTable:
-    """The model that a long table describes; `names` says what it calls each of `COLUMNS`."""
+    Outcomes, allowed (S, A), reward values, the mean amounts (M, S, A) that are paid but not seen,
+    whether there is a column of rewards, whether amounts depend on (m, s, a) only, and the names of
+    contexts, states and actions.
+    """
     from latentmdp.logs import frames
 
     renamed = {word for word in _OPTIONAL if names[word] != word}
@@ -96,7 +89,7 @@ def read_model_table(table: Any, names: Mapping[str, str], observed: bool) -> Mo
         unseen = paid.astype(np.float64).reshape(M, S, A)
     outcomes = outcomes_from_entries(row, n, reward, m, probability, (M, S, A, values.size))
     by_pair = _one_each(m * S * A + row, reward)
-    return ModelTable(outcomes, allowed, values, unseen, "reward" in columns, by_pair, *called)
+    return outcomes, allowed, values, unseen, "reward" in columns, by_pair, called
 
 
 def model_columns(
@@ -143,8 +136,7 @@ def _totals(
         indices = (context, *divmod(row, A))
         return [*map(names.called, ("context", "state", "action"), indices, labels)]
 
-    cells = m * S * A + row
-    listed = np.bincount(cells, minlength=M * S * A).reshape(M, S * A) > 0
+    listed = np.bincount(m * S * A + row, minlength=M * S * A).reshape(M, S * A) > 0
     partly = listed.any(axis=0) & ~listed.all(axis=0)
     if partly.any():
         first = int(np.argmax(partly))
@@ -154,17 +146,7 @@ def _totals(
             f"{action} of {state} is listed for {context}, but not for {lacking}: an action is "
             f"allowed in all contexts or in none ({int(partly.sum())} such pairs)"
         )
-    sums = np.bincount(cells, probability, M * S * A).reshape(M, S * A)
-    wrong = listed & (np.abs(sums - 1.0) > ROW_TOLERANCE)
-    if wrong.any():
-        total = sums[first_index(wrong)]
-        raise ValueError(
-            f"the probabilities of {', '.join(called(*first_index(wrong)))} sum to {total:.12g}, "
-            f"off by {total - 1.0:+.3g}; must sum to 1 within {ROW_TOLERANCE:g} "
-            f"({int(wrong.sum())} of {int(listed.sum())} rows are wrong)"
-        )
-    rounding = 1e-15 * max(4, S)
-    return np.where(listed & (np.abs(sums - 1.0) <= rounding), 1.0, sums)
+    return row_totals(m, row, probability, listed, A, labels)
 
 
 def _one_each(cells: Integers, reward: Integers) -> bool:

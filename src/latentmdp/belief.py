@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from latentmdp import _kernels
 from latentmdp._util import Floats, arrays, rows_on_disk
 from latentmdp.engines import Engine, Threads, as_engine
 from latentmdp.errors import ImpossibleObservationError
@@ -27,7 +28,6 @@ from latentmdp.logs import Batch, Logs, Trajectories, require_logs
 from latentmdp.model import LatentMDP, require_model
 
 if TYPE_CHECKING:
-    from latentmdp._kernels import Filter
     from latentmdp.policies import Sized
 
 __all__ = ["ContextFilter", "check_smoothing", "filter_tables", "posterior"]
@@ -74,8 +74,6 @@ def posterior(
     DeviceError
         There is no GPU, or something is missing in the logs that it is to filter.
     """
-    from latentmdp._kernels import posteriors
-
     require_model(model)
     require_logs("logs", logs)
     logs.validate(model)
@@ -91,7 +89,9 @@ def posterior(
     begins = np.append(logs.beginnings(), len(logs))
     flat = (logs.states, logs.actions, logs.rewards, logs.offsets, begins)
     size = max(1, _BLOCK_STEPS * logs.n_individuals // max(1, logs.n_steps))
-    impossible = engine.run(posteriors, logs.n_individuals, size, table, *flat, along, missing, out)
+    impossible = engine.run(
+        _kernels.posteriors, logs.n_individuals, size, table, *flat, along, missing, out
+    )
     for episode, step in impossible:
         if episode >= 0:
             raise ImpossibleObservationError(_describe(logs, episode, step))
@@ -120,7 +120,7 @@ class ContextFilter:
         The likelihoods, as `filter_tables` makes them.
     """
 
-    def __init__(self, table: Filter) -> None:
+    def __init__(self, table: _kernels.Filter) -> None:
         self.table = table
 
     @staticmethod
@@ -130,25 +130,21 @@ class ContextFilter:
 
     def start(self, state: int) -> Floats:
         """The belief at a first state; the prior at one that is impossible."""
-        from latentmdp._kernels import reset_belief
-
         belief = np.empty((3, self.table.prior.size))
-        reset_belief(belief, self.table.prior, self.table.initial, self.table.begins[state])
+        _kernels.reset_belief(
+            belief, self.table.prior, self.table.initial, self.table.begins[state]
+        )
         return belief
 
     def observe(self, belief: Floats, s: int, a: int, next_state: int, z: int) -> Floats:
         """The belief after a step; as it was where the step is impossible in every context."""
-        from latentmdp._kernels import observe_step
-
         after = belief.copy()
-        observe_step(after, self.table, s, a, next_state, z)
+        _kernels.observe_step(after, self.table, s, a, next_state, z)
         return after
 
 
-def filter_tables(model: LatentMDP, smoothing: float) -> Filter:
+def filter_tables(model: LatentMDP, smoothing: float) -> _kernels.Filter:
     """What the filter's kernels read: the likelihoods of the model's outcomes, and its starts."""
-    from latentmdp._kernels import Filter
-
     check_smoothing(model, smoothing)
     table, likelihood = model.outcomes, model.outcomes.distinct
     initial = np.array(model.initial_vectors.distinct, order="C")
@@ -160,7 +156,7 @@ def filter_tables(model: LatentMDP, smoothing: float) -> Filter:
     sizes = (model.n_states, model.n_actions, model.n_rewards)
     first = initial, model.initial_vectors.pattern
     shared = (*table[:3], table.pattern, likelihood, model.weights, *first)
-    return Filter(sizes, float(smoothing), *(arrays.read_only(array) for array in shared))
+    return _kernels.Filter(sizes, float(smoothing), *(arrays.read_only(array) for array in shared))
 
 
 def check_smoothing(model: Sized, smoothing: float) -> None:

@@ -32,6 +32,7 @@ from typing import Any, Literal, Self, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike
 
+from latentmdp import _kernels
 from latentmdp._model_table import COLUMNS, by_name, read_model_table
 from latentmdp._total_reward import require_bounded
 from latentmdp._util import (
@@ -361,23 +362,23 @@ class LatentMDP(Factual, Fielded):
             if name in others:
                 raise TypeError(f"from_table takes no {name}: the table says it")
         try:
-            parsed = read_model_table(table, called, observed)
-            M, (S, A) = parsed.outcomes.distinct.shape[1], parsed.allowed.shape
-            names = (parsed.context_names, parsed.state_names, parsed.action_names)
-            if parsed.unseen is not None:
+            outcomes, allowed, values, unseen, has_rewards, by_pair, names = read_model_table(
+                table, called, observed
+            )
+            M, (S, A) = outcomes.distinct.shape[1], allowed.shape
+            if unseen is not None:
                 extra = validation.bonus("bonus", bonus, (M, S, A))
-                bonus = parsed.unseen if extra is None else parsed.unseen + extra
-            if not parsed.has_rewards and bonus is None:
+                bonus = unseen if extra is None else unseen + extra
+            if not has_rewards and bonus is None:
                 warnings.warn("the table has no column 'reward': every reward is 0", stacklevel=2)
             first = by_name("initial", initial, names[1], S, "state")
             shares = by_name("weights", weights, names[0], M, "context")
         except ValueError as error:
             raise ModelError(str(error)) from None
         others |= {"horizon": horizon, "bonus": bonus, "initial": first, "weights": shares}
-        others |= {"context_names": names[0], "state_names": names[1], "action_names": names[2]}
-        kind: RewardModel = "state-action" if parsed.by_pair else "transition"
-        outcomes = parsed.outcomes.shared()
-        return cls._of_table(outcomes, parsed.allowed, parsed.reward_values, kind, others)
+        others |= dict(zip(("context_names", "state_names", "action_names"), names))
+        kind: RewardModel = "state-action" if by_pair else "transition"
+        return cls._of_table(outcomes.shared(), allowed, values, kind, others)
 
     def to_table(self) -> dict[str, Any]:
         """The long table that `from_table` reads, by column; labels are names where there are any.
@@ -580,14 +581,14 @@ class LatentMDP(Factual, Fielded):
 
     def row_rewards(self, run: RunInBlocks | None = None) -> ContextVectors:
         """The `planning_rewards` of the rows s A + a, equal vectors kept once."""
-        from latentmdp._kernels import tables
-
         table = self.tabulate(run)
         # Rows with the same outcomes but for where they lead earn the same.
         outcomes = table.pattern * np.int64(self.n_rewards) + table.reward
         pattern, first = numbered(table.starts, outcomes)
         distinct = np.zeros((first.size, self.n_contexts))
-        (run or at_once)(tables.row_rewards, first.size, table, first, self.reward_values, distinct)
+        (run or at_once)(
+            _kernels.tables.row_rewards, first.size, table, first, self.reward_values, distinct
+        )
         seen = ContextVectors(distinct, pattern)
         return (seen if self.bonus_vectors is None else seen.plus(self.bonus_vectors)).shared()
 
@@ -610,15 +611,11 @@ class LatentMDP(Factual, Fielded):
     def _packed(self) -> Floats:
         return arrays.frozen(dense_joint(self.outcomes, self.dimensions))
 
+    @cached_property
     def dense_form(self) -> tuple[Floats, Floats]:
         """Transitions and planning rewards as the dense Bellman backup reads them."""
-        return self._dense_form
-
-    @cached_property
-    def _dense_form(self) -> tuple[Floats, Floats]:
-        from latentmdp._kernels import dense_rewards, dense_transitions
-
-        return dense_transitions(self.transitions), dense_rewards(self.planning_rewards())
+        earned = _kernels.dense_rewards(self.planning_rewards())
+        return _kernels.dense_transitions(self.transitions), earned
 
     def state_numbers(self, what: str, states: ArrayLike | str) -> Integers:
         """The numbers of states given by name or number, one or several; `what` is the argument."""

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from latentmdp import _kernels
 from latentmdp._util import (
     ROW_TOLERANCE,
     Flags,
@@ -31,6 +32,7 @@ from latentmdp._util import (
     Integers,
     first_index,
     frozen,
+    names,
     normalised,
     read_only,
     require_memory,
@@ -53,6 +55,7 @@ __all__ = [
     "outcomes_from_matrices",
     "product",
     "row_sums",
+    "row_totals",
     "with_rewards",
 ]
 
@@ -198,13 +201,11 @@ class Outcomes(NamedTuple):
 
     def merged(self, run: RunInBlocks | None = None) -> tuple[Outcomes, Integers]:
         """The `informative` table, and where in it each outcome of this one is found, (n,)."""
-        from latentmdp._kernels import tables
-
         leader, rows = np.empty(self.size, np.int64), self.starts.size - 1
 
         # Shares of contexts that differ by no more than 1e-12 are the same up to rounding.
         of_rows = (self.starts, self.next_state, self.pattern, self.distinct, 1e-12, leader)
-        (run or at_once)(tables.leaders, rows, *of_rows)
+        (run or at_once)(_kernels.tables.leaders, rows, *of_rows)
         first = leader == np.arange(self.size)
         if first.all():
             return self, leader
@@ -310,13 +311,11 @@ def numbered(starts: Integers, values: Any) -> tuple[Integers, Integers]:
 
     `values` are integers; numbers are those of the runs in the order in which new ones come.
     """
-    from latentmdp._kernels import tables
-
     runs = starts.size - 1
     slots, number = np.full(1 << (2 * runs).bit_length(), -1, np.int32), np.empty(runs, np.int64)
     first = np.empty(runs, np.int64)
     runs_of = (read_only(starts), read_only(values.astype(np.uint64, copy=False)))
-    count = tables.number_runs(*runs_of, slots, number, first)
+    count = _kernels.tables.number_runs(*runs_of, slots, number, first)
     return number, first[:count]
 
 
@@ -333,16 +332,14 @@ def outcomes_from_arrays(
 
     `run` does the work block by block, by default all at once.
     """
-    from latentmdp._kernels import tables
-
     M, S, A, _ = transitions.shape
     T = read_only(transitions.reshape(M, S * A, S))
     R = read_only(reward_probs.reshape(M, S * A, -1, reward_probs.shape[-1]))
     counts, run = np.empty(S * A, np.int64), run or at_once
     table = _room(np.zeros(S * A, np.int64), M)
-    run(tables.list_outcomes, S * A, T, R, counts, *table[:4])
+    run(_kernels.tables.list_outcomes, S * A, T, R, counts, *table[:4])
     table = _room(counts, M)
-    run(tables.list_outcomes, S * A, T, R, counts, *table[:4])
+    run(_kernels.tables.list_outcomes, S * A, T, R, counts, *table[:4])
     return table
 
 
@@ -389,7 +386,7 @@ def outcomes_from_matrices(matrices: Sequence[Sequence[Any]], allowed: Flags) ->
 
     M, A = len(matrices), len(matrices[0])
     S = matrices[0][0].shape[0]
-    entries: list[tuple[Integers, Integers, Integers, Floats]] = []
+    entries: list[tuple[Any, ...]] = []
     for m, by_action in enumerate(matrices):
         if len(by_action) != A:
             raise ValueError(
@@ -404,41 +401,49 @@ def outcomes_from_matrices(matrices: Sequence[Sequence[Any]], allowed: Flags) ->
                 )
             matrix = sp.coo_array(argument)
             matrix.sum_duplicates()
-            values = np.asarray(matrix.data, np.float64)
             states, successors = (np.asarray(index, np.int64) for index in matrix.coords)
-            _check_entries(m, a, states, successors, values)
-            possible = allowed[states, a]
-            sums: Floats = np.bincount(states[possible], values[possible], S).astype(np.float64)
-            _check_sums(m, a, sums, allowed[:, a])
-            scale = np.where(np.abs(sums - 1.0) > 1e-15 * max(4, S), sums, 1.0)
-            values = values[possible] / scale[states[possible]]
-            rows = states[possible] * A + a
-            entries.append((rows, successors[possible], np.full(values.size, m), values))
-    rows, successors, contexts, values = (np.concatenate(part) for part in zip(*entries))
-    zero = np.zeros(rows.size, np.int64)
-    return outcomes_from_entries(rows, successors, zero, contexts, values, (M, S, A, 1))
-
-
-def _check_entries(m: int, a: int, states: Integers, successors: Integers, values: Floats) -> None:
-    wrong = ~np.isfinite(values) | (values < 0.0) | (values > 1.0 + ROW_TOLERANCE)
-    if wrong.any():
-        i = int(np.argmax(wrong))
+            context = np.full(states.size, m)
+            entries.append((context, states * A + a, successors, matrix.data.astype(np.float64)))
+    context, row, successor, values = (np.concatenate(part) for part in zip(*entries))
+    for i in np.flatnonzero(~((values >= 0.0) & (values <= 1.0 + ROW_TOLERANCE)))[:1]:
+        s, a = divmod(int(row[i]), A)
         raise ValueError(
-            f"transitions[{m}][{a}][{states[i]}, {successors[i]}] is {values[i]:.12g}: "
+            f"transitions[{context[i]}][{a}][{s}, {successor[i]}] is {values[i]:.12g}: "
             "probabilities lie in [0, 1]"
         )
+    possible = allowed.ravel()[row]
+    context, row, values = context[possible], row[possible], values[possible]
+    listed = np.broadcast_to(allowed.ravel(), (M, S * A))
+    totals = row_totals(
+        context, row, values, listed, A, hint="; allowed= says which actions a state does not have"
+    )
+    zero = np.zeros(row.size, np.int64)
+    chances = values / totals[context, row]
+    return outcomes_from_entries(row, successor[possible], zero, context, chances, (M, S, A, 1))
 
 
-def _check_sums(m: int, a: int, sums: Floats, allowed: Flags) -> None:
-    wrong = allowed & (np.abs(sums - 1.0) > ROW_TOLERANCE)
+def row_totals(
+    context: Integers, row: Integers, probability: Floats, listed: Flags, n_actions: int,
+    labels: Sequence[tuple[str, ...] | None] = (None, None, None), hint: str = "",
+) -> Floats:  # fmt: skip
+    """The sum of each row in each context, (M, S A); within rounding exactly 1.
+
+    Raises unless those that are `listed` (M, S A) sum to 1, naming the first by its labels.
+    """
+    M, rows = listed.shape
+    sums = np.bincount(context * rows + row, probability, M * rows).reshape(M, rows)
+    off = np.where(listed, np.abs(sums - 1.0), 0.0)
+    wrong = off > ROW_TOLERANCE
     if wrong.any():
-        s = int(np.argmax(wrong))
+        m, r = first_index(wrong)
+        indices = (m, *divmod(r, n_actions))
+        where = ", ".join(map(names.called, ("context", "state", "action"), indices, labels))
         raise ValueError(
-            f"transitions: the row of context {m}, state {s}, action {a} sums to {sums[s]:.12g}, "
-            f"off by {sums[s] - 1.0:+.3g}; must sum to 1 within {ROW_TOLERANCE:g} "
-            f"({int(wrong.sum())} of {sums.size} rows of this matrix are wrong; allowed= says "
-            "which actions a state does not have)"
+            f"the probabilities of {where} sum to {sums[m, r]:.12g}, off by "
+            f"{sums[m, r] - 1.0:+.3g}; must sum to 1 within {ROW_TOLERANCE:g} "
+            f"({int(wrong.sum())} of {int(listed.sum())} rows are wrong{hint})"
         )
+    return np.where(listed & (off <= 1e-15 * max(4, rows // n_actions)), 1.0, sums)
 
 
 def with_rewards(table: Outcomes, reward_probs: Floats) -> Outcomes:

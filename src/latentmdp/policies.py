@@ -12,7 +12,6 @@ path.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
 from functools import cached_property
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latentmdp import _kernels
 from latentmdp._util import (
     Duration,
     Factual,
@@ -42,7 +42,6 @@ from latentmdp.model import LatentMDP, require_model
 from latentmdp.outcomes import Outcomes
 
 if TYPE_CHECKING:
-    from latentmdp._kernels import Acting, Filter, Links
     from latentmdp.sessions import BatchSession, Session
 
 __all__ = [
@@ -95,7 +94,7 @@ class Sized(Protocol):
 class Policy(Factual):
     """Base of the policies that run in compiled loops."""
 
-    def acting(self, world: Sized) -> Acting:
+    def acting(self, world: Sized) -> _kernels.Acting:
         """The policy as arrays for a world of the given sizes; raises if they do not fit."""
         raise NotImplementedError
 
@@ -214,7 +213,7 @@ class UniformPolicy(Fielded, Policy):
             return np.full((1, world.n_states, world.n_actions), 1.0 / world.n_actions)
         return arrays.normalised(world.allowed.astype(np.float64))[None]
 
-    def acting(self, world: Sized) -> Acting:
+    def acting(self, world: Sized) -> _kernels.Acting:
         """See `Policy.acting`."""
         return _stochastic_acting(self.action_probabilities(world))
 
@@ -264,40 +263,25 @@ class MarkovPolicy(Fielded, Policy):
 
         Zero in a terminal state, where nobody acts.
         """
-        A, terminal = world.n_actions, self._require_allowed(world)
-        table = self.probabilities
+        terminal, table = self._require_allowed(world), self.probabilities
         if table is None:
-            table = np.asarray(np.eye(A)[self.actions])
-        if terminal is not None:
-            table = np.where(terminal[:, None], 0.0, table)
-        return table
+            table = np.asarray(np.eye(world.n_actions)[self.actions])
+        return np.where(terminal[:, None], 0.0, table) if terminal.any() else table
 
-    def _require_allowed(self, world: Sized) -> Flags | None:
-        """The terminal states, None if all actions are allowed; raises if a forbidden is taken."""
+    def _require_allowed(self, world: Sized) -> Flags:
+        """The terminal states; raises if an action is taken that is not allowed."""
         _require_fit(self.n_layers, self.n_states, world)
-        table = self.probabilities
-        if table is None:
-            assert self.actions is not None
-            _require_actions(self.actions, world.n_actions)
-        elif (width := table.shape[-1]) != world.n_actions:
-            raise ValueError(f"the policy has {width} actions, the model {world.n_actions}")
-        forbidden = _forbidden(world)
-        if forbidden is None:
-            return None
-        terminal = np.asarray(forbidden.all(axis=1))
-        if table is None:
-            table = np.eye(world.n_actions)[self.actions]
-        wrong = (table > 0.0) & (forbidden & ~terminal[:, None])
-        if wrong.any():
-            t, s, a = arrays.first_index(wrong)
-            when = "" if self.stationary else f"time {t}: "
-            raise ValueError(f"{when}{names.forbidden(s, a, world)}, but the policy takes it")
-        return terminal
+        if self.probabilities is not None:
+            if (width := self.probabilities.shape[-1]) != world.n_actions:
+                raise ValueError(f"the policy has {width} actions, the model {world.n_actions}")
+            return _require_open(world, *np.nonzero(self.probabilities))
+        assert self.actions is not None
+        _require_actions(self.actions, world.n_actions)
+        t, s = np.indices(self.actions.shape).reshape(2, -1)
+        return _require_open(world, t, s, self.actions.ravel())
 
-    def acting(self, world: Sized) -> Acting:
+    def acting(self, world: Sized) -> _kernels.Acting:
         """See `Policy.acting`."""
-        from latentmdp._kernels import Acting
-
         if self.actions is None:
             return _stochastic_acting(self.action_probabilities(world))
         self._require_allowed(world)
@@ -305,7 +289,7 @@ class MarkovPolicy(Fielded, Policy):
         vectors = arrays.read_only(np.zeros((labels.size, 1)))
         offsets = arrays.read_only(np.arange(labels.size + 1))
         labels = arrays.read_only(labels)
-        return Acting(self.n_layers, vectors=vectors, labels=labels, offsets=offsets)
+        return _kernels.Acting(self.n_layers, vectors=vectors, labels=labels, offsets=offsets)
 
     def to_fields(self) -> dict[str, Any]:
         """`actions`, or `probabilities` of a stochastic policy; the other is None."""
@@ -444,28 +428,19 @@ class AlphaVectorPolicy(Fielded, Policy):
         return arrays.frozen(np.concatenate([[0], np.cumsum(sizes)]))
 
     @cached_property
-    def _filter(self) -> Filter:
+    def _filter(self) -> _kernels.Filter:
         return filter_tables(self.model, self.smoothing)
 
     def _require_allowed(self, world: Sized) -> None:
         """Raise unless every state that is not terminal has vectors, all of allowed actions."""
         S, sizes = self.model.n_states, np.diff(self.offsets)
-        forbidden = _forbidden(world)
-        over = np.zeros(S, np.bool_) if forbidden is None else np.asarray(forbidden.all(axis=1))
+        group = np.repeat(np.arange(sizes.size), sizes)
+        over = _require_open(world, *np.divmod(group, S), self.actions)
         missing = (sizes.reshape(-1, S) == 0) & ~over
         if missing.any():
             t, s = arrays.first_index(missing)
             where = names.called("state", s, names.names_of(world, "state"))
             raise ValueError(f"time {t}, {where} has no vector")
-        if forbidden is None:
-            return
-        state = np.repeat(np.arange(sizes.size) % S, sizes)
-        wrong = forbidden[state, self.actions] & ~over[state]
-        if wrong.any():
-            i = int(np.argmax(wrong))
-            t = int(np.searchsorted(self.offsets, i, side="right") - 1) // S
-            reason = names.forbidden(int(state[i]), int(self.actions[i]), world)
-            raise ValueError(f"actions[{i}], of time {t}: {reason}")
 
     def value(self, t: int, state: int, belief: ArrayLike) -> float:
         """The largest product of a vector of (t, state) with the belief."""
@@ -481,22 +456,18 @@ class AlphaVectorPolicy(Fielded, Policy):
 
         The first of equally good ones; a terminal state and the time after the last have none.
         """
-        from latentmdp._kernels import best_vector
-
         if t >= self.n_layers > 1:
             return -1
         row = np.asarray(belief, np.float64).reshape(1, -1)
-        return int(best_vector(arrays.read_only(self.vectors), *self.group(t, state), row))
+        return int(_kernels.best_vector(arrays.read_only(self.vectors), *self.group(t, state), row))
 
     def group(self, t: int, state: int) -> tuple[int, int]:
         """The first of the vectors of (t, state), and the first after them."""
         group = (t if self.n_layers > 1 else 0) * self.model.n_states + state
         return int(self.offsets[group]), int(self.offsets[group + 1])
 
-    def acting(self, world: Sized) -> Acting:
+    def acting(self, world: Sized) -> _kernels.Acting:
         """See `Policy.acting`."""
-        from latentmdp._kernels import Acting
-
         _require_fit(self.n_layers, self.model.n_states, world)
         for name in ("n_actions", "n_rewards"):
             mine, theirs = getattr(self.model, name), getattr(world, name)
@@ -504,7 +475,7 @@ class AlphaVectorPolicy(Fielded, Policy):
                 raise ValueError(f"the policy's model has {name}={mine}, the world {theirs}")
         if world.allowed is not self.model.allowed:
             self._require_allowed(world)
-        return Acting(
+        return _kernels.Acting(
             self.n_layers,
             filters=bool((np.diff(self.offsets) > 1).any()),
             vectors=arrays.read_only(self.vectors),
@@ -630,30 +601,28 @@ class PolicyGraph(Fielded, Policy):
             )
         return arrays.frozen(np.array(flags))
 
-    def links(self) -> Links:
+    def links(self) -> _kernels.Links:
         """What follows the nodes, as kernels read it."""
-        from latentmdp._kernels import Links
-
         stays = np.zeros(self.n_nodes, np.bool_) if self.stays is None else self.stays
-        return Links(*map(arrays.read_only, (self.node_starts, self.followers, stays)))
+        return _kernels.Links(*map(arrays.read_only, (self.node_starts, self.followers, stays)))
 
     def follower(self, node: int, outcome: int) -> int:
         """The node after an outcome, by its number in the model's table, of a node's action.
 
         -1 where the episode is over.
         """
-        from latentmdp._kernels import next_node
-
         group = int(np.searchsorted(self.nodes.offsets, node, side="right")) - 1
         layer, s = divmod(group, self.model.n_states)
         if self.model.duration.is_over(layer + 1):
             return -1
         a, n = int(self.nodes.actions[node]), int(self.model.outcomes.next_state[outcome])
         belief = np.empty((3, self.model.n_contexts))  # plays no part: the outcome is known
-        return int(next_node(self._acting_at_home, node, s, a, outcome, layer + 1, n, belief))
+        return int(
+            _kernels.next_node(self._acting_at_home, node, s, a, outcome, layer + 1, n, belief)
+        )
 
     @cached_property
-    def _acting_at_home(self) -> Acting:
+    def _acting_at_home(self) -> _kernels.Acting:
         return self.acting(self.model)
 
     def context_filter(self, model: LatentMDP) -> ContextFilter:
@@ -680,7 +649,7 @@ class PolicyGraph(Fielded, Policy):
         source, target, _ = node_moves(model.outcomes, model.n_states, *where, self.links())
         return reaching(self.n_nodes, target, source, begins)
 
-    def acting(self, world: Sized) -> Acting:
+    def acting(self, world: Sized) -> _kernels.Acting:
         """See `Policy.acting`."""
         if self.model.duration.is_over(1):
             world.duration.require_covered(1)
@@ -736,18 +705,10 @@ class MixturePolicy(PolicyGraph):
         return f"MixturePolicy([{shares}{more}], {plural(self.n_nodes, 'node')}, {self.model!r})"
 
 
-class NodeMoves(NamedTuple):
-    """Which node of a graph may follow which, and after which outcome of the table."""
-
-    source: Integers
-    target: Integers
-    outcome: Integers
-
-
 def node_moves(
     table: Outcomes, n_states: int, rows: Integers, groups: Integers, layers: Integers,
-    offsets: Integers, links: Links,
-) -> NodeMoves:  # fmt: skip
+    offsets: Integers, links: _kernels.Links,
+) -> tuple[Integers, Integers, Integers]:  # fmt: skip
     """What may follow the nodes of a graph, in their order, where the episode goes on.
 
     `rows` are those of the table that belong to their actions, `layers` those of what follows.
@@ -761,7 +722,7 @@ def node_moves(
     target[is_over | (target >= offsets[group + 1])] = -1
     target[~links.stays[source]] = links.followers
     goes_on = target >= 0
-    return NodeMoves(source[goes_on], target[goes_on], outcome[goes_on])
+    return source[goes_on], target[goes_on], outcome[goes_on]
 
 
 def _links(name: str, values: ArrayLike) -> Integers:
@@ -791,25 +752,31 @@ class Memory(NamedTuple):
     t: int  # steps so far
 
 
-class Interpreter(ABC):
+class Interpreter:
     """What a policy does next, one individual and one step at a time.
 
     `start`, `act` and `observe` are all there is to following a policy; a memory is never changed,
     so that many futures can be followed from one. `draw` makes the choice of `act` by chance, and
-    `starts` lists what `start` draws from.
+    `starts` lists what `start` draws from. Here the policy is a function of the history, which is
+    its own memory; a `Policy` has a `PolicyInterpreter`.
     """
 
-    @abstractmethod
+    def __init__(self, policy: Any, world: Sized) -> None:
+        self.policy, self.world = policy, world
+
     def start(self, state: int, episode: int = 0) -> Any:
         """The memory at a first state; the number of the episode says what a mixture draws."""
+        return History((state,), (), ())
 
-    @abstractmethod
     def act(self, t: int, state: int, memory: Any) -> Floats:
         """The probability of each action at time t, (A,)."""
+        allowed = None if self.world.allowed is None else self.world.allowed[state]
+        asked: Floats = memory.ask(self.policy, self.world.n_actions, allowed)
+        return asked
 
-    @abstractmethod
     def observe(self, memory: Any, s: int, a: int, next_state: int, z: int) -> Any:
         """The memory after a step."""
+        return memory.then(a, next_state, z)
 
     def starts(self, state: int) -> list[tuple[float, Any]]:
         """The memories with which an episode may begin in a state, with their probabilities."""
@@ -824,6 +791,7 @@ class PolicyInterpreter(Interpreter):
     """A `Policy`, by the rules that compiled rollouts follow: the same actions, bit for bit."""
 
     def __init__(self, policy: Policy, world: Sized, key: int) -> None:
+        super().__init__(policy, world)
         self.acting = policy.acting(world)
         self._filter = ContextFilter(self.acting.filter)
         self._table = action_table(policy, world)
@@ -839,19 +807,15 @@ class PolicyInterpreter(Interpreter):
 
     def start(self, state: int, episode: int = 0) -> Memory:
         """See `Interpreter.start`."""
-        from latentmdp._kernels import first_node
-
         _, memory = self.starts(state)[0]
         if not self.acting.follows:
             return memory
-        node = first_node(self.acting, self._key, np.uint64(episode), state)
+        node = _kernels.first_node(self.acting, self._key, np.uint64(episode), state)
         return memory._replace(node=int(node))
 
     def vector(self, t: int, state: int, memory: Memory) -> int:
         """The alpha vector in force, by its number; -1 where there is none."""
-        from latentmdp._kernels import followed
-
-        return int(followed(self.acting, t, state, memory.belief, memory.node))
+        return int(_kernels.followed(self.acting, t, state, memory.belief, memory.node))
 
     def act(self, t: int, state: int, memory: Memory) -> Floats:
         """See `Interpreter.act`."""
@@ -861,44 +825,16 @@ class PolicyInterpreter(Interpreter):
 
     def draw(self, t: int, state: int, memory: Memory, uniform: float) -> int:
         """See `Interpreter.draw`."""
-        from latentmdp._kernels import choose
-
         now = (t, state, memory.belief, memory.node, uniform)
-        return int(choose(self.acting, *now))
+        return int(_kernels.choose(self.acting, *now))
 
     def observe(self, memory: Memory, s: int, a: int, next_state: int, z: int) -> Memory:
         """See `Interpreter.observe`."""
-        from latentmdp._kernels import find_outcome, next_node
-
-        belief, node, t = memory.belief, memory.node, memory.t + 1
-        if self.acting.filters:
-            belief = self._filter.observe(belief, s, a, next_state, z)
-        if self.acting.follows:
-            table = self.acting.filter
-            rows = (table.sizes, table.starts, table.next_state, table.reward)
-            k = find_outcome(*rows, s, a, next_state, z)
-            node = int(next_node(self.acting, node, s, a, k, t, next_state, belief))
-        return Memory(belief, node, t)
-
-
-class _HistoryInterpreter(Interpreter):
-    """A function of the history, which is its own memory."""
-
-    def __init__(self, policy: HistoryPolicy, world: Sized) -> None:
-        self._policy, self._world = policy, world
-
-    def start(self, state: int, episode: int = 0) -> History:
-        """See `Interpreter.start`."""
-        return History((state,), (), ())
-
-    def act(self, t: int, state: int, memory: History) -> Floats:
-        """See `Interpreter.act`."""
-        allowed = None if self._world.allowed is None else self._world.allowed[state]
-        return memory.ask(self._policy, self._world.n_actions, allowed)
-
-    def observe(self, memory: History, s: int, a: int, next_state: int, z: int) -> History:
-        """See `Interpreter.observe`."""
-        return memory.then(a, next_state, z)
+        beliefs, nodes, t = memory.belief[None].copy(), np.array([memory.node]), memory.t + 1
+        before, actions, states = np.array([[s], [a], [next_state]], np.int32)
+        step = (np.ones(1, np.bool_), before, actions, states, np.array([z]))
+        _kernels.observe_next(self.acting, t, beliefs, nodes, *step)
+        return Memory(beliefs[0], int(nodes[0]), t)
 
 
 def interpreter(policy: Any, world: Sized, key: int = 0) -> Interpreter:
@@ -912,7 +848,7 @@ def interpreter(policy: Any, world: Sized, key: int = 0) -> Interpreter:
         raise TypeError(
             f"policy must be a Policy or a callable of a history, got {type(policy).__name__}"
         )
-    return _HistoryInterpreter(policy, world)
+    return Interpreter(policy, world)
 
 
 def action_table(policy: Policy | HistoryPolicy, world: Sized) -> Floats | None:
@@ -922,19 +858,24 @@ def action_table(policy: Policy | HistoryPolicy, world: Sized) -> Floats | None:
     return None
 
 
-def _stochastic_acting(probabilities: Floats) -> Acting:
+def _stochastic_acting(probabilities: Floats) -> _kernels.Acting:
     """A table pi_t(a | s), shape (H or 1, S, A)."""
-    from latentmdp._kernels import Acting, alias_tables
-
-    threshold, alias = alias_tables(probabilities)
-    return Acting(
+    threshold, alias = _kernels.alias_tables(probabilities)
+    return _kernels.Acting(
         len(probabilities), stochastic=True, action_threshold=threshold, action_alias=alias
     )
 
 
-def _forbidden(world: Sized) -> Flags | None:
-    """Which actions a state does not have, (S, A); None where all have all."""
-    return None if world.allowed is None or world.allowed.all() else ~world.allowed
+def _require_open(world: Sized, t: Integers, s: Integers, a: Integers | Indices) -> Flags:
+    """The terminal states, (S,); raises if an action taken at (t, s) elsewhere is forbidden."""
+    if world.allowed is None or world.allowed.all():
+        return np.zeros(world.n_states, np.bool_)
+    terminal = np.asarray(~world.allowed.any(axis=1))
+    for i in np.flatnonzero(~world.allowed[s, a] & ~terminal[s])[:1]:
+        when = f"time {t[i]}: " if t[-1] > 0 else ""
+        reason = names.forbidden(int(s[i]), int(a[i]), world)
+        raise ValueError(f"{when}{reason}, but the policy takes it")
+    return terminal
 
 
 def _require_fit(n_layers: int, n_states: int, world: Sized) -> None:

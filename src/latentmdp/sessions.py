@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from latentmdp import _kernels
 from latentmdp._util import (
     Factual,
     Fielded,
@@ -156,8 +157,6 @@ class BatchSession:
         were not the ones `act` gave. Rewards may be left out where the model has one value only; a
         reward that is missing is NaN.
         """
-        from latentmdp._kernels import observe_first, observe_next
-
         running = self._running()
         arrived = self._checked("states", states, running)
         if self._states is None:
@@ -166,7 +165,7 @@ class BatchSession:
             if self._acting is None:
                 self._histories = [History((s,), (), ()) for s in arrived.tolist()]
             else:
-                observe_first(self._acting, self._key, self._beliefs, self._nodes, arrived)
+                _kernels.observe_first(self._acting, self._key, self._beliefs, self._nodes, arrived)
         else:
             self._require_time_left()
             previous = self._taken(actions, running)
@@ -177,7 +176,7 @@ class BatchSession:
             else:
                 memory = (self.t + 1, self._beliefs, self._nodes)
                 step = (running, self._states, previous, arrived, indices)
-                observe_next(self._acting, *memory, *step)
+                _kernels.observe_next(self._acting, *memory, *step)
             self._actions = None
             self.t += 1
             arrived = np.where(running, arrived, self._states)
@@ -193,18 +192,18 @@ class BatchSession:
 
     def act_indices(self) -> Indices:
         """The action for every individual by its index, whether it has a name or not."""
-        from latentmdp._kernels import decide, decision_uniform
-
         states = self._current()
         self._require_time_left()
         if self._actions is None:
             actions, running = np.full(self.individuals, -1, np.int32), self._running()
             if self._acting is None:  # a stochastic function draws from each one's own stream
                 for i in np.flatnonzero(running).tolist():
-                    actions[i] = drawn(self._ask(i), decision_uniform(self._key, i, self.t))
+                    actions[i] = drawn(
+                        self._ask(i), _kernels.decision_uniform(self._key, i, self.t)
+                    )
             else:
                 where = (self._acting, self.t, self._key, running)
-                decide(*where, self._beliefs, self._nodes, states, actions)
+                _kernels.decide(*where, self._beliefs, self._nodes, states, actions)
             self._actions = arrays.frozen(actions)
         return self._actions
 

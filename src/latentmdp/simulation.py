@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from latentmdp import _kernels
 from latentmdp._util import (
     Floats,
     Indices,
@@ -42,10 +43,7 @@ from latentmdp.worlds import (
     play_side_by_side,
 )
 
-if TYPE_CHECKING:
-    from latentmdp._kernels import Acting, Chances, ContextRuns, Earning
-
-__all__ = ["BlockSums", "PolicyAgent", "block_sums", "gathered", "play", "simulate"]
+__all__ = ["PolicyAgent", "block_sums", "gathered", "play", "simulate"]
 
 _BLOCK_STEPS = 1 << 16
 """Steps that one thread plays at a time: enough to outweigh the cost of handing them out."""
@@ -241,45 +239,32 @@ def block_sums(
     counts: Integers,
     key: int,
     engine: Engine,
-) -> BlockSums:
+) -> tuple[Floats, Floats, Integers, Integers]:
     """Play counts[m] episodes in each context m, and add up their returns block by block.
 
     Hidden rewards count. Episodes are those of `simulate`, number 0 on, their contexts given: first
     all of context 0, then those of context 1, and so on. Nothing else of them is kept.
     """
-    from latentmdp._kernels import SUMMED, ContextRuns
-
-    runs = ContextRuns.of(counts)
-    total, steps = int(runs.blocks[-1]), SUMMED * Space.of(model).longest_episode
+    runs = _kernels.ContextRuns.of(counts)
+    total, steps = int(runs.blocks[-1]), _kernels.SUMMED * Space.of(model).longest_episode
     if isinstance(engine, Threads):
         sums = _sums_of((0, total), model, policy, runs, key, engine)
     else:
         spans = blocks(total, max(1, BATCH_STEPS // steps))
         parts = engine.map(_sums_of, spans, model, policy, runs, key, engine.within)
         sums = np.concatenate(list(parts))
-    return BlockSums(sums[:, 0], sums[:, 1], runs.spans(0, total)[2], runs.blocks)
-
-
-class BlockSums(NamedTuple):
-    """Returns of episodes, added up by blocks of neighbours that have the same context."""
-
-    sums: Floats  # (B,): of the returns
-    squares: Floats  # (B,): of the squared distances of the returns from the mean of their block
-    sizes: Integers  # (B,): episodes of each block
-    starts: Integers  # (M + 1,): first block of each context
+    return sums[:, 0], sums[:, 1], runs.spans(0, total)[2], runs.blocks
 
 
 def _sums_of(
     span: tuple[int, int],
     model: LatentMDP,
     policy: Policy | HistoryPolicy,
-    runs: ContextRuns,
+    runs: _kernels.ContextRuns,
     key: int,
     engine: Threads,
 ) -> Floats:
     """The sums (n, 2) of some blocks, as a piece of work."""
-    from latentmdp._kernels import SUMMED, sum_returns
-
     world, (begin, end) = ModelWorld(model), span
     space, sums = world.space, np.empty((end - begin, 2))
     own = runs._replace(blocks=runs.blocks - begin)  # blocks are counted from `begin` on
@@ -288,8 +273,8 @@ def _sums_of(
         engine.run(_stepped_sums, end - begin, end - begin, world, agent, key, own, sums)
         return sums
     tables = (*_playing(policy, world, space), np.uint64(key), 0, space.longest_episode)
-    size = max(1, _BLOCK_STEPS // (SUMMED * space.longest_episode))
-    engine.run(sum_returns, end - begin, size, *tables, _earning(model), own, sums)
+    size = max(1, _BLOCK_STEPS // (_kernels.SUMMED * space.longest_episode))
+    engine.run(_kernels.sum_returns, end - begin, size, *tables, _earning(model), own, sums)
     return sums
 
 
@@ -299,12 +284,10 @@ def _stepped_sums(
     world: ModelWorld,
     agent: PolicyAgent,
     key: int,
-    runs: ContextRuns,
+    runs: _kernels.ContextRuns,
     sums: Floats,
 ) -> None:
     """`sum_returns` for a function of the history, step by step."""
-    from latentmdp._kernels import sum_blocks
-
     model, horizon = world.model, world.space.longest_episode
     contexts, first, sizes = runs.spans(start, stop)
     returns = np.empty(sizes.sum())
@@ -318,7 +301,7 @@ def _stepped_sums(
             earned = earned + model.bonus_vectors.of(rows)[:, m]
         returns[i] = earned @ model.discount ** np.arange(actions.size)
         returns[i] += 0.0 if model.initial_bonus is None else model.initial_bonus[m]
-    sums[start:stop] = sum_blocks(returns, sizes)
+    sums[start:stop] = _kernels.sum_blocks(returns, sizes)
 
 
 def _rolled_out(
@@ -330,8 +313,6 @@ def _rolled_out(
     first_episode: int,
     engine: Threads,
 ) -> Trajectories:
-    from latentmdp._kernels import play_episodes
-
     H, ragged = space.longest_episode, bool(world.space.terminal.any())
     require_memory(
         12.0 * episodes * H if not ragged else 0.0, f"{episodes:,} episodes of {H} steps"
@@ -344,7 +325,7 @@ def _rolled_out(
         logs = [np.empty((stop - start, width), np.int32) for width in (H + 1, H, H)]
         where = (np.uint64(key), first_episode + start, H)
         noted = (contexts[start:stop], lengths[start:stop], *logs, earning, np.empty(0))
-        engine.run(play_episodes, stop - start, size, *tables, *where, *noted)
+        engine.run(_kernels.play_episodes, stop - start, size, *tables, *where, *noted)
         if ragged:
             last = lengths[start:stop, None]
             ends = (last + 1, last, last)
@@ -365,28 +346,26 @@ def _rolled_out(
     )
 
 
-def _earning(model: LatentMDP) -> Earning:
+def _earning(model: LatentMDP) -> _kernels.Earning:
     """What an episode of a model earns, as kernels read it."""
-    from latentmdp._kernels import Earning
-
     first = np.zeros(model.n_contexts) if model.initial_bonus is None else model.initial_bonus
     hidden = model.bonus_vectors or ContextVectors(np.zeros((1, 1)), np.zeros(1, np.int64))
     values, first, bonus, rows = map(
         arrays.read_only, (model.reward_values, first, np.ascontiguousarray(hidden[0]), hidden[1])
     )
-    return Earning(model.discount, values, first, model.has_bonus, bonus, rows)
+    return _kernels.Earning(model.discount, values, first, model.has_bonus, bonus, rows)
 
 
 def _playing(
     policy: Policy, world: ModelWorld, space: Space
-) -> tuple[Chances, Acting, Indices, Integers]:
+) -> tuple[_kernels.Chances, _kernels.Acting, Indices, Integers]:
     """The world and the policy as arrays, and the rows and places of `_aligned`."""
     sized = world.model if space is world.space else space  # a model has names for messages
     acting = policy.acting(sized)
     return world.chances, acting, *_aligned(acting, world)
 
 
-def _aligned(acting: Acting, world: ModelWorld) -> tuple[Indices, Integers]:
+def _aligned(acting: _kernels.Acting, world: ModelWorld) -> tuple[Indices, Integers]:
     """Rows of the likelihoods of a policy's filter for a world's outcomes, and their places in it.
 
     Places are needed by a policy graph only; -1 stands for an outcome that the filter lacks.
@@ -439,12 +418,10 @@ class PolicyAgent:
 
     def belief(self) -> Floats:
         """The belief of the policy's filter, (M,)."""
-        from latentmdp._kernels import AWAKE
-
-        belief: Floats = self._memory.belief[AWAKE].copy()
+        belief: Floats = self._memory.belief[_kernels.AWAKE].copy()
         return belief
 
     def _uniform(self, t: int) -> float:
-        from latentmdp._kernels import uniform_pair
-
-        return float(uniform_pair(self._key, np.uint64(0), self._episode, np.uint64(t + 1))[0])
+        return float(
+            _kernels.uniform_pair(self._key, np.uint64(0), self._episode, np.uint64(t + 1))[0]
+        )

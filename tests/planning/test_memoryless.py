@@ -270,7 +270,7 @@ def test_a_partial_policy_bounds_all_that_complete_it(stationary, horizon, seed)
     problem = MemorylessProblem.of(model, stationary)
     weights = np.where(problem.open, rng.random((*problem.shape, 3)), -1.0)
     policy = weights.argmax(axis=-1).astype(np.int32)
-    value = testing.policy_value(model, lm.MarkovPolicy(policy)) - problem.constant
+    value = testing.policy_value(model, lm.MarkovPolicy(policy))
     bounds = []
     rules = np.full(problem.shape, -1, np.int32)
     for slot in rng.permutation(rules.size):
@@ -296,5 +296,5 @@ def test_gains_are_the_derivatives_of_the_value(horizon: int | None) -> None:
         share = np.eye(3)[policy[0]]
         share[s] += 1e-6 * (np.eye(3)[a] - share[s])
         mixed = lm.MarkovPolicy(share)
-        rise = testing.policy_value(model, mixed) - problem.constant - value
+        rise = testing.policy_value(model, mixed) - value
         assert rise / 1e-6 == pytest.approx(gains[s, a], rel=1e-3, abs=1e-5)

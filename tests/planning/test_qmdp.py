@@ -1,7 +1,5 @@
 """Q-MDP against a textbook recursion and its bound against brute force."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +13,6 @@ from latentmdp.errors import TooLargeError
 from latentmdp.planning import qmdp
 from latentmdp.planning.qmdp import (
     best_actions,
-    least_values,
     planning_rows,
     policy_values,
     q_values,
@@ -41,20 +38,6 @@ def textbook_q_values(model: lm.LatentMDP) -> np.ndarray:
 def test_q_values_match_the_recursion(form: str, sizes: tuple[int, int, int, int]) -> None:
     model = random_model(0, *sizes, form=form, bonus=True, discount=0.9)
     np.testing.assert_allclose(q_values(model), textbook_q_values(model), rtol=1e-12, atol=1e-12)
-
-
-def test_least_values_are_those_of_the_worst_policy() -> None:
-    """Against every memoryless policy, of which one is the worst in a single context."""
-    model = random_model(4, contexts=2, states=2, actions=2, horizon=2, bonus=True, discount=0.9)
-    found = least_values(model)
-    for m in range(2):
-        for s in range(2):
-            alone = model.context(m).replace(initial=s, initial_bonus=None)
-            values = [
-                lm.evaluate(alone, lm.MarkovPolicy(np.reshape(rule, (2, 2)))).mean
-                for rule in itertools.product(range(2), repeat=4)
-            ]
-            assert found[0, s, m] == pytest.approx(min(values), rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -130,13 +113,6 @@ def test_over_possible_steps_as_by_the_definition(seed: int, kind: dict, termina
         found = qmdp._by_action(model, rows, qmdp._row_values(model, rows, model.discount))
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(q_values(model), expected, rtol=1e-12, atol=1e-12)
-        worst = -masked_textbook(model.replace(
-            reward_values=-model.reward_values,
-            bonus=None if model.bonus is None else -model.bonus,
-        ))  # fmt: skip
-        worst = np.where(model.allowed[:, :, None], worst, np.inf).min(axis=2)
-        worst[:, model.terminal] = 0.0
-        np.testing.assert_allclose(least_values(model), worst, rtol=1e-12, atol=1e-12)
         plan = lm.QMDP().plan(model)
         labels = set(zip(np.repeat(np.arange(4 * model.n_states) % model.n_states,
                                    np.diff(plan.policy.offsets)), plan.policy.actions))  # fmt: skip
@@ -152,14 +128,13 @@ def test_threads_change_no_bit(contexts: int, monkeypatch: pytest.MonkeyPatch) -
         4, contexts=contexts, states=23, actions=3, horizon=9, discount=0.9, zeros=0.8,
         forbidden=0.3, n_terminal=2, as_table=True,
     )  # fmt: skip
-    plan, least = lm.QMDP(threads=1).plan(model), least_values(model)
+    plan = lm.QMDP(threads=1).plan(model)
     for work in (50.0, 200.0, 1000.0):
         monkeypatch.setattr(qmdp, "_BLOCK_WORK", work)
         for threads in (1, 2, 3, 7):
             again = lm.QMDP(threads=threads).plan(model)
             assert np.array_equal(again.policy.vectors, plan.policy.vectors)
             assert again.upper == plan.upper
-            assert np.array_equal(least_values(model, threads=threads), least)
             q = q_values(model, lambda: None, threads)
             assert np.array_equal(q[:, model.allowed].reshape(-1, contexts), plan.policy.vectors)
 
@@ -185,16 +160,13 @@ def test_without_an_end_as_with_a_long_horizon(
     H = 400
     long = model.replace(horizon=H)
     left = discount**H * 2.0 / (1.0 - discount)  # rewards and bonus lie in [0, 2]
-    q, least = q_values(model), least_values(model)
+    q = q_values(model)
     own = policy_values(model, best_actions(model, q))
     size = max(1.0, float(np.abs(q).max()))
     exact = q_values(long)[0]
     assert q.shape == (1, *exact.shape)
     assert (q[0] >= exact - 1e-14 * size).all()
     np.testing.assert_allclose(q[0], exact, rtol=0.0, atol=left + 1e-10 * size)
-    worst = least_values(long)[0]
-    assert (least[0] <= worst + left + 1e-14 * size).all()
-    np.testing.assert_allclose(least[0], worst, rtol=0.0, atol=left + 1e-10 * size)
     followed = policy_values(long, best_actions(model, q))[0]
     assert (own[0] <= followed + left + 1e-14 * size).all()
     np.testing.assert_allclose(own[0], followed, rtol=0.0, atol=left + 1e-10 * size)

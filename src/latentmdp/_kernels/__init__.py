@@ -6,8 +6,6 @@ along the contexts; kernels release the GIL and never launch threads of their ow
 
 from typing import TYPE_CHECKING
 
-from latentmdp._util import compile_announcement
-
 if TYPE_CHECKING:
     from latentmdp._kernels import bellman, tables
     from latentmdp._kernels.alias import alias_draw, alias_tables, draw_entry, ragged_alias_tables
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
         AWAKE,
         Filter,
         cell,
-        find_outcome,
         observe_step,
         posteriors,
         reset_belief,
@@ -66,6 +63,10 @@ if TYPE_CHECKING:
 else:
     from latentmdp._util import lazy_names
 
-    __getattr__, __dir__, __all__ = lazy_names(__name__)
+    _name, __dir__, __all__ = lazy_names(__name__)
 
-compile_announcement()
+    def __getattr__(name: str) -> object:
+        from latentmdp._util import compile_announcement  # it imports numba
+
+        compile_announcement()
+        return _name(name)

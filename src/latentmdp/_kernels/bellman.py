@@ -206,22 +206,19 @@ def _outcome_maxima(begin, end, first, q, out):
 
 
 @njit(cache=True, nogil=True)
-def outcome_values(begin, end, steps, rewards, discount, first, last, ahead, q, best):
+def outcome_values(begin, end, steps, rewards, discount, first, last, ahead, q):
     """Back up the states begin..end-1 in layers last-1 down to first.
 
     `ahead` (2, S, M) holds the discounted values of layer t + 1 at (t + 1) % 2, zero after the end,
     and those of layer t are written beside them; where a layer is cut into blocks of states, all of
-    it must be there before the next begins. `q` is (H, R, M), or (1, R, M) where only maxima are
-    wanted, which go to `best` (H, S, M) unless that has no layers.
+    it must be there before the next begins. `q` is (H, R, M).
     """
     by_state = steps.first
     rows = np.arange(q.shape[1]).reshape((-1, 1))
     for t in range(last - 1, first - 1, -1):
-        later, now, own = ahead[(t + 1) % 2], ahead[t % 2], q[t % q.shape[0]]
-        follow(by_state[begin], by_state[end], steps, rewards, rows, later, own)
-        _outcome_maxima(begin, end, by_state, own, now)
-        if best.shape[0] > 0:
-            best[t, begin:end] = now[begin:end]
+        later, now = ahead[(t + 1) % 2], ahead[t % 2]
+        follow(by_state[begin], by_state[end], steps, rewards, rows, later, q[t])
+        _outcome_maxima(begin, end, by_state, q[t], now)
         now[begin:end] *= discount
 
 

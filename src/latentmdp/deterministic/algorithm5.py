@@ -25,12 +25,7 @@ import numpy as np
 
 from latentmdp._util import arrays
 from latentmdp.deterministic.graph import Edge, Graph, Node
-from latentmdp.deterministic.search import (
-    FAR,
-    ExplorationError,
-    Outcome,
-    Search,
-)
+from latentmdp.deterministic.search import FAR, ExplorationError, Outcome, Search
 from latentmdp.model import LatentMDP
 from latentmdp.worlds import Transition, World, play_episode
 
@@ -63,17 +58,8 @@ class Explorer:
         self.search = self._new_search()
 
     def _new_search(self) -> Search:
-        allowed = self.world.space.allowed
-        return Search(
-            self.world.space.n_actions,
-            self.horizon,
-            self.M,
-            self.world.space.n_states,
-            None if allowed is None else [np.flatnonzero(row).tolist() for row in allowed],
-            self.needed_tries,
-            self.confirmations,
-            self.facts,
-        )
+        known = (self.needed_tries, self.confirmations, self.facts)
+        return Search(self.world.space, self.horizon, self.M, *known)
 
     def restart(self) -> None:
         """Forget the graph; keep every outcome that was seen."""

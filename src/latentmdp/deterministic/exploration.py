@@ -34,11 +34,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 
-from latentmdp._util import RNGLike, arrays, philox_key, require_choice, validation
+from latentmdp._util import Fielded, RNGLike, arrays, philox_key, require_choice, validation
 from latentmdp.deterministic.algorithm5 import (
     Explorer,
     SurpriseError,
@@ -52,8 +52,8 @@ from latentmdp.model import LatentMDP
 from latentmdp.worlds import ModelWorld, World, adapt, as_world
 
 
-@dataclass(frozen=True)
-class Exploration:
+@dataclass(frozen=True, eq=False)
+class Exploration(Fielded):
     """The result of `explore`.
 
     Attributes
@@ -69,8 +69,7 @@ class Exploration:
     exact
         Whether the probabilities of the graph are exact (uniform weights, and a first state that
         is fixed by the context or independent of it) or frequencies.
-    graph
-        Nodes and edges, with recorded frequencies and their standard errors.
+
     n_contexts, horizon, failure_probability
         As asked.
     repeats
@@ -88,7 +87,6 @@ class Exploration:
     episodes: int
     bound: float
     exact: bool
-    graph: Graph
     n_contexts: int
     horizon: int
     failure_probability: float
@@ -96,15 +94,10 @@ class Exploration:
     restarts: int
     max_noise: float = 0.0
 
-    def to_fields(self) -> dict[str, Any]:
-        """Every field by name but for `graph`, which is the policy's own."""
-        names = (name for name in self.__dataclass_fields__ if name != "graph")
-        return {name: getattr(self, name) for name in names}
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> Self:
-        """The result with these fields."""
-        return cls(graph=fields["policy"].graph, **fields)
+    @property
+    def graph(self) -> Graph:
+        """Nodes and edges, with recorded frequencies and their standard errors."""
+        return self.policy.graph
 
 
 def explore(
@@ -230,7 +223,6 @@ def _result(explorer: Explorer, exact: bool, graph: Graph, max_noise: float) -> 
             explorer.world.space, explorer.M, explorer.weight, horizon=explorer.horizon
         ),
         exact=exact,
-        graph=graph,
         n_contexts=explorer.M,
         horizon=explorer.horizon,
         failure_probability=explorer.failure,

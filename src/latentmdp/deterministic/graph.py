@@ -192,10 +192,6 @@ class GraphPolicy(Fielded):
             node = self._next(node, action, state, z)
         return self.action(len(history.actions), node)
 
-    def to_fields(self) -> dict[str, Any]:
-        """The graph, and the action at each time in each node."""
-        return {"graph": self.graph, "actions": self.actions}
-
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Self:
         """The policy with these fields; raises where they do not fit each other."""

@@ -22,10 +22,12 @@ deterministic latent MDP with at most M contexts, so a contradiction is evidence
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from latentmdp.errors import LatentMDPError
+from latentmdp.worlds import Space
 
 Outcome = tuple[int, int]
 
@@ -143,18 +145,15 @@ class SearchNode:
         self.distance = FAR
 
 
-@dataclass(eq=False)
 class Search:
     """Nodes, counts and distances; see the module's text.
 
     Parameters
     ----------
-    n_actions, horizon, n_contexts
-        A, H, M.
-    terminal
-        The absorbing state, in which nothing is left to explore.
-    allowed
-        The actions of each state; None where all have all.
+    space
+        Of the world; S, one beyond its states, is the absorbing one, with nothing left to explore.
+    horizon, n_contexts
+        H, M.
     repeats
         How many tries an action needs, given how many outcomes it may have; called once for each
         action that needs any.
@@ -164,17 +163,16 @@ class Search:
         Outcomes seen before a restart: (C, s, a) -> outcomes.
     """
 
-    n_actions: int
-    horizon: int
-    n_contexts: int
-    terminal: int
-    allowed: Sequence[Sequence[int]] | None
-    repeats: Callable[[int], int]
-    visits: int
-    facts: dict[Any, set[Outcome]]
-
-    def __post_init__(self) -> None:
-        self.sizes = ClassSizes(self.n_contexts)
+    def __init__(
+        self, space: Space, horizon: int, n_contexts: int, repeats: Callable[[int], int],
+        visits: int, facts: dict[Any, set[Outcome]],
+    ) -> None:  # fmt: skip
+        self.n_actions, self.horizon, self.terminal = space.n_actions, horizon, space.n_states
+        self.repeats, self.visits, self.facts = repeats, visits, facts
+        every = np.ones((space.n_states, space.n_actions), np.bool_)
+        rows = every if space.allowed is None else space.allowed
+        self.allowed = [np.flatnonzero(row).tolist() for row in rows]
+        self.sizes = ClassSizes(n_contexts)
         self.sets: list[frozenset[Any]] = []
         self.nodes: list[SearchNode] = []
         self.roots: dict[int, int] = {}
@@ -315,8 +313,7 @@ class Search:
         """The actions of a node that need more tries."""
         if node.level >= self.horizon or node.state == self.terminal:
             return []
-        actions = range(self.n_actions) if self.allowed is None else self.allowed[node.state]
-        return [a for a in actions if not self.finished(node, a)]
+        return [a for a in self.allowed[node.state] if not self.finished(node, a)]
 
     def _is_target(self, node: SearchNode) -> bool:
         if self.undecided is not None:

@@ -453,7 +453,7 @@ for _kind in (
         "Exploration",
         lambda: Exploration,
         _each("number", "value", "stderr", "failure_probability", "max_noise"),
-        optional=("graph", "max_noise"),
+        optional=("max_noise",),
     ),
     Kind(
         "solved",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from latentmdp.planning.almost_sure import AlmostSurely, SupportPolicy, almost_surely
     from latentmdp.planning.chains import solve_dense
-    from latentmdp.planning.evaluation import HistoryTree
+    from latentmdp.planning.evaluation import histories_met
     from latentmdp.planning.explanation import (
         ActionRule,
         action_rule,

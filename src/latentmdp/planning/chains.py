@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -146,18 +146,14 @@ def _bicgstab(moves: Any, b: Floats, x: Floats, enough: float, most: int = 400) 
     return x
 
 
-class _Paying(NamedTuple):
-    """A chain of total rewards without the states from which nothing, or no end, is earned."""
-
-    probs: Floats  # (n, M)
-    right: Floats  # (S, M)
-    states: Flags  # (S, M): those that are left
-    endless: Floats  # (S, M): inf or -inf where something may be earned for ever, else 0
-
-
 def _paying(
     offsets: Integers, next_state: Integers | Indices, probs: Floats, right: Floats
-) -> _Paying:
+) -> tuple[Floats, Floats, Flags, Floats]:
+    """A chain of total rewards without the states from which nothing, or no end, is earned.
+
+    Its probabilities (n, M) and rewards (S, M), the states (S, M) that are left, and (S, M) inf or
+    -inf where something may be earned for ever, else 0.
+    """
     S, M = right.shape
     source = np.repeat(np.arange(S), np.diff(offsets))
     states, endless = np.zeros((S, M), np.bool_), np.zeros((S, M))
@@ -178,7 +174,7 @@ def _paying(
             endless[lost, m] = np.copysign(np.inf, right[for_ever, m].sum())
             states[lost, m] = False
     inner = np.where(states[source] & states[next_state], probs, 0.0)
-    return _Paying(inner, np.where(states, right, 0.0), states, endless)
+    return inner, np.where(states, right, 0.0), states, endless
 
 
 def total_bounds(

@@ -37,7 +37,6 @@ from latentmdp.model import LatentMDP
 from latentmdp.planning import kernels_compact as kernels
 from latentmdp.planning.base import Plan
 from latentmdp.planning.chains import solve_chains
-from latentmdp.planning.exact import merge_beliefs
 from latentmdp.planning.graphs import evaluated_graph
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy, PolicyGraph
 from latentmdp.simulation import simulate
@@ -319,7 +318,7 @@ def _visited(policy: AlphaVectorPolicy, model: LatentMDP) -> tuple[Integers, Flo
     states, beliefs, t = logs.states[acted].astype(np.int64), beliefs[acted], t[acted]
     groups = states if model.horizon is None else t * model.n_states + states
     weights = model.discount**t / episodes
-    one, member = merge_beliefs(groups, beliefs, digits=2)
+    one, member = _merge_beliefs(groups, beliefs, digits=2)
     masses = beliefs[one] * np.bincount(member, weights, one.size)[:, None]
     return groups[one], masses
 
@@ -342,9 +341,24 @@ def _gathered(
     return _Points(masses[rank < most], np.concatenate([[0], np.cumsum(sizes)]))
 
 
+def _merge_beliefs(
+    states: Integers, beliefs: Floats, digits: int = 12
+) -> tuple[Integers, Integers]:
+    """Index of one member of every group of equal (s, b), and the group of each.
+
+    Twelve digits are coarse enough for rounding along different orders of the same observations.
+    """
+    keys = np.column_stack([states.astype(np.float64), np.round(beliefs, digits)])
+    # A row as one item of bytes is sorted several times as fast as by columns. Adding zero makes
+    # -0.0, which differs in its bytes, the same as 0.0.
+    rows = np.ascontiguousarray(keys + 0.0).view(f"V{8 * keys.shape[1]}").ravel()
+    _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
+    return first, inverse.ravel()
+
+
 def _same_beliefs(states: Integers, masses: Floats) -> tuple[Integers, Floats]:
     """Masses of the same state and belief added up: histories may differ in their order only."""
-    one, member = merge_beliefs(states, masses / masses.sum(axis=1, keepdims=True))
+    one, member = _merge_beliefs(states, masses / masses.sum(axis=1, keepdims=True))
     added = [np.bincount(member, column, one.size) for column in masses.T]
     return states[one], np.column_stack(added)
 
@@ -362,10 +376,18 @@ def _select(
 ) -> tuple[Integers, Integers]:
     """Up to `most` plans of each state, the first `n_nodes` and those that add most; offsets."""
     selected, sizes = [], []
-    room = np.empty(most, np.int64)
-    for first, last, n in zip(points.offsets[:-1], points.offsets[1:], n_nodes):
-        masses, candidates = points.masses[first + n : last], plans[first:last]
-        n = kernels.choose_plans(masses, candidates, min(n, most), most, room)
-        selected.append(first + np.sort(room[:n]))
-        sizes.append(n)
+    for first, last, n in zip(points.offsets[:-1], points.offsets[1:], n_nodes.tolist()):
+        # What each plan is worth at the masses that are no node's, less what is reached there.
+        worth = plans[first:last] @ points.masses[first + n : last].T
+        chosen = list(range(min(n, most)))
+        reached = worth[chosen].max(axis=0, initial=-np.inf)
+        while len(chosen) < min(most, last - first):
+            rises = np.maximum(worth[n:] - reached, 0.0) if chosen else worth[n:]
+            gains = rises.sum(axis=1)
+            if chosen and gains.max() <= 0.0:
+                break
+            chosen.append(n + int(gains.argmax()))
+            reached = np.maximum(reached, worth[chosen[-1]])
+        selected.append(first + np.sort(chosen).astype(np.int64))
+        sizes.append(len(chosen))
     return np.concatenate(selected), np.concatenate([[0], np.cumsum(sizes)])

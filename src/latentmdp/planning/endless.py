@@ -25,7 +25,7 @@ from latentmdp.model import LatentMDP
 from latentmdp.outcomes import numbered, row_sums
 from latentmdp.planning.chains import chain_of, policy_chain, total_bounds
 from latentmdp.planning.limits import LimitReached
-from latentmdp.planning.totals import totals_from_above
+from latentmdp.planning.totals import best_backup, totals_from_above
 
 TOLERANCE = 1e-10
 """How far a bound may be from the value, relative to the largest value, unless rounding forbids."""
@@ -102,15 +102,12 @@ def best_from_above(
 
     S = steps.first.size - 1
     flatness = Flatness.of(steps, discount, M)
-    q, ahead, nothing = np.empty((1, len(rewards), M)), np.zeros((2, S, M)), np.empty((0, S, M))
-    value = np.zeros((S, M))
+    q, value = np.empty((1, len(rewards), M)), np.zeros((S, M))
     # Backups before the first linear solve, which is dearer where there are more than a few states.
     sweeps, total, rows = 1 if S <= 64 else 20, 0, np.empty((0, 0), np.int64)
     while True:
         for _ in range(sweeps):
-            ahead[1] = discount * value
-            bellman.outcome_values(0, S, steps, rewards, 1.0, 0, 1, ahead, q, nothing)
-            value, before = ahead[0].copy(), value
+            value, before = best_backup(steps, rewards, discount * value, q), value
             shift, is_close = _closeness(flatness, value, before)
             total += 1
             is_close |= total * (1.0 - discount) > _ENOUGH

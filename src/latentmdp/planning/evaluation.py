@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -144,7 +145,7 @@ def evaluate(
     if isinstance(policy, PolicyGraph) and method != "monte-carlo":
         bounds = graph_bounds(model, policy)
         if bounds is not None:
-            return _valued(model, 0.5 * (bounds.lower + bounds.upper))
+            return _valued(model, 0.5 * (bounds[0] + bounds[1]))
     if method == "exact":
         return _exact(model, _enumerated_values(model, policy, max_histories))
     return _monte_carlo(model, policy, episodes, rng, engine)
@@ -252,69 +253,53 @@ class TooManyHistoriesError(LatentMDPError, ValueError):
     """Enumeration would visit more histories than allowed."""
 
 
-class HistoryTree:
-    """The histories of one length that a policy can meet; `grow` makes them a step longer.
+def histories_met(
+    model: LatentMDP, policy: Any, most: int, advice: str
+) -> Iterator[list[tuple[int, Floats, Floats]]]:
+    """The histories that a policy can meet, those of length 0, 1, ...
 
-    `histories` lists (last state, P_m^pi(history) of shape (M,), memory of the policy);
-    nothing follows those that end in a terminal state, and no action is taken there. Beyond
-    `most` of them `TooManyHistoriesError` is raised, with `advice`.
+    Each as (last state, P_m^pi(history) of shape (M,), chances (A,) of the next action); nothing
+    follows those that end in a terminal state, and no action is taken there. Beyond `most` of one
+    length `TooManyHistoriesError` is raised, with `advice`.
     """
-
-    def __init__(self, model: LatentMDP, policy: Any, most: int, advice: str) -> None:
-        self._model, self._interpreter = model, interpreter(policy, model)
-        self._most, self._advice, self._length = most, advice, 0
-        states = model.initial_vectors.nonzero().tolist()
-        self.histories = [
-            (s, model.initial_vectors.of(s) * share, memory)
-            for s in states
-            for share, memory in self._interpreter.starts(s)
-            if share > 0.0
-        ]
-
-    def decide(self) -> list[tuple[int, Floats, Floats]]:
-        """(state, joint, probabilities (A,) of the next action) of each history."""
-        act, t, over = self._interpreter.act, self._length, self._model.terminal
-        nothing = np.zeros(self._model.n_actions)
-        self._decided = [
-            (s, joint, nothing if over[s] else act(t, s, memory))
-            for s, joint, memory in self.histories
-        ]
-        return self._decided
-
-    def grow(self) -> None:
-        """Replace every history by those that can follow what was decided."""
-        self._length += 1
-        observe, table, A = self._interpreter.observe, self._model.outcomes, self._model.n_actions
+    asked, table, A = interpreter(policy, model), model.outcomes, model.n_actions
+    first, nothing = model.initial_vectors, np.zeros(A)
+    met = [
+        (s, first.of(s) * share, memory)
+        for s in first.nonzero().tolist()
+        for share, memory in asked.starts(s)
+        if share > 0.0
+    ]
+    for t in count():
+        over = model.terminal | model.duration.is_over(t)
+        decided = [(s, p, nothing if over[s] else asked.act(t, s, memory)) for s, p, memory in met]
+        yield decided
         longer = []
-        for (s, joint, probabilities), (_, _, memory) in zip(self._decided, self.histories):
-            for a in np.flatnonzero(probabilities).tolist():
+        for (s, joint, chances), (_, _, memory) in zip(decided, met):
+            for a in np.flatnonzero(chances).tolist():
                 row = slice(*table.starts[s * A + a : s * A + a + 2])
-                joints = table.probs_of(row) * (joint * probabilities[a])
+                joints = table.probs_of(row) * (joint * chances[a])
                 possible = (joints > 0.0).any(axis=-1).nonzero()[0]
-                observed = zip(table.next_state[row][possible], table.reward[row][possible])
-                for after, (n, z) in zip(joints[possible], observed):
-                    n, z = int(n), int(z)
-                    longer.append((n, after, observe(memory, s, a, n, z)))
-            if len(longer) > self._most:
-                raise TooManyHistoriesError(
-                    f"more than {self._most} histories at time {self._length} of "
-                    f"{self._model.horizon}: {self._advice}"
+                observed = (
+                    part[row][possible].tolist() for part in (table.next_state, table.reward)
                 )
-        self.histories = longer
+                for after, n, z in zip(joints[possible], *observed):
+                    longer.append((n, after, asked.observe(memory, s, a, n, z)))
+            if len(longer) > most:
+                raise TooManyHistoriesError(
+                    f"more than {most} histories at time {t + 1} of {model.horizon}: {advice}"
+                )
+        met = longer
 
 
 def _enumerated_values(model: LatentMDP, policy: Any, max_histories: int) -> Floats:
     """What a policy earns in each context, (M,), by every history it can meet."""
     horizon = require_horizon(model, 'method="exact" for a policy with a memory')
     advice = "enumeration is for small problems, use method='monte-carlo'"
-    tree = HistoryTree(model, policy, max_histories, advice)
     rewards = np.moveaxis(model.planning_rewards(), 0, -1)
     values = np.zeros(model.n_contexts)
-    for t in range(horizon):
-        if t > 0:
-            tree.grow()
-        scale = model.discount**t
-        for s, joint, probabilities in tree.decide():
-            for a in np.flatnonzero(probabilities):
-                values += scale * probabilities[a] * joint * rewards[s, a]
+    for t, met in zip(range(horizon), histories_met(model, policy, max_histories, advice)):
+        for s, joint, chances in met:
+            for a in np.flatnonzero(chances):
+                values += model.discount**t * chances[a] * joint * rewards[s, a]
     return values

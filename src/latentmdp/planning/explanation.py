@@ -461,11 +461,6 @@ def _from(model: LatentMDP, t: int) -> LatentMDP:
 # --------------------------------------------------------------------------------------- the parts
 
 
-def _over(model: LatentMDP, t: int, s: int) -> bool:
-    """Whether nothing is done any more at time t in state s."""
-    return bool(model.terminal[s]) or model.duration.is_over(t)
-
-
 def _choices(
     model: LatentMDP, rule: ActionRule, t: int, s: int, belief: Floats
 ) -> tuple[Choice, ...]:
@@ -473,19 +468,26 @@ def _choices(
     rewards, choices = model.planning_rewards()[:, s], []
     for a in np.flatnonzero(model.allowed[s]).tolist():
         by_context = rewards[:, a].copy()
-        for n, z, probs in _outcomes(model, s, a):
-            if not _over(model, t + 1, n):
-                earned, _ = rule.later(t, s, belief, a, n, z)
-                by_context += model.discount * probs * earned
+        for _, _, probs, earned, _ in _ahead(model, rule, t, s, belief, a):
+            by_context += model.discount * probs * earned
         choices.append(Choice(a, float(belief @ by_context), arrays.frozen(by_context)))
     return tuple(sorted(choices, key=lambda choice: -choice.value))
 
 
-def _outcomes(model: LatentMDP, s: int, a: int) -> Iterator[tuple[int, int, Floats]]:
-    """(next state, reward index, probabilities (M,)) of all that can follow an action."""
+def _ahead(
+    model: LatentMDP, rule: ActionRule, t: int, s: int, belief: Floats, a: int
+) -> Iterator[tuple[int, int, Floats, Floats, int | None]]:
+    """(next state, reward index, probabilities (M,)) of all that can follow an action.
+
+    And what is earned from there on in each context, (M,), and the action then, if there is any.
+    """
     table, row = model.outcomes, s * model.n_actions + a
     for k in range(table.starts[row], table.starts[row + 1]):
-        yield int(table.next_state[k]), int(table.reward[k]), table.distinct[table.pattern[k]]
+        n, z, then = int(table.next_state[k]), int(table.reward[k]), None
+        earned = np.zeros(model.n_contexts)
+        if not (model.terminal[n] or model.duration.is_over(t + 1)):
+            earned, then = rule.later(t, s, belief, a, n, z)
+        yield n, z, table.distinct[table.pattern[k]], earned, then
 
 
 def _margin(choices: tuple[Choice, ...], action: int) -> float | None:
@@ -520,12 +522,10 @@ def _prospects(
     model: LatentMDP, rule: ActionRule, t: int, s: int, belief: Floats, action: int
 ) -> tuple[Prospect, ...]:
     prospects = []
-    for n, z, probs in _outcomes(model, s, action):
+    for n, z, probs, _, then in _ahead(model, rule, t, s, belief, action):
         chance = float(probs @ belief)
         if chance > 0.0:
             after = arrays.frozen(rule.observe(belief, s, action, n, z))
-            over = _over(model, t + 1, n)
-            then = None if over else rule.later(t, s, belief, action, n, z)[1]
             prospects.append(Prospect(n, float(model.reward_values[z]), chance, after, then))
     return tuple(sorted(prospects, key=lambda prospect: -prospect.probability))
 

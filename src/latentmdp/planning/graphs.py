@@ -8,37 +8,28 @@ chain of nodes (`latentmdp.planning.chains`), between bounds (`latentmdp.plannin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from latentmdp import _kernels
 from latentmdp._util import Floats, Indices, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.chains import solve_chains, total_bounds
 from latentmdp.planning.endless import Flatness, enclosed
+from latentmdp.planning.kernels_graphs import evaluate_plans
 from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, PolicyGraph, node_moves
-
-if TYPE_CHECKING:
-    from latentmdp._kernels import Links
-
-
-class ContextBounds(NamedTuple):
-    """Bounds on what is earned in every context."""
-
-    lower: Floats  # (M,)
-    upper: Floats  # (M,)
 
 
 def node_bounds(
     model: LatentMDP,
     actions: Indices | Integers,
     offsets: Integers,
-    links: Links,
+    links: _kernels.Links,
     guess: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Bounds (n, M) on the values of the nodes of a graph; equal where there is an end."""
-    from latentmdp.planning.kernels_graphs import evaluate_plans
-
     S, n = model.n_states, actions.size
     states = np.repeat(np.arange(offsets.size - 1) % S, np.diff(offsets))
     choices, (rewards, paid) = states * model.n_actions + actions, model.row_rewards()
@@ -61,52 +52,38 @@ def node_bounds(
     if guess is not None:
         rows[:n] = guess
     if model.discount == 1.0:
-        return _totals(problem, offsets)
+        lower, upper = zip(*(total_bounds(*chain) for chain in _chains(problem, offsets)))
+        return np.concatenate(lower, axis=1), np.concatenate(upper, axis=1)
+
+    def solve(guess: Floats) -> Floats:
+        chains, near = _chains(problem, offsets), guess.T[:, :, None]
+        columns = [solve_chains(*c, model.discount, guess=x) for c, x in zip(chains, near)]
+        return np.concatenate(columns, axis=1)
 
     def back_up(value: Floats) -> Floats:
         rows[:n], after = value, np.empty((n, model.n_contexts))
         evaluate_plans(0, n, *problem, offsets, offsets, rows, after)
         return after
 
-    start, flatness = rows[:n].copy(), Flatness.of_model(model)
-    return enclosed(flatness, start, back_up, lambda value: _solved(problem, offsets, value))
+    return enclosed(Flatness.of_model(model), rows[:n].copy(), back_up, solve)
 
 
-def _chain(problem: tuple[Any, ...], offsets: Integers) -> tuple[Integers, Integers, Integers]:
-    """The chain of a graph's nodes without an end: offsets, followers, outcomes of the table."""
-    table, _, _, states, choices, links = problem
+def _chains(
+    problem: tuple[Any, ...], offsets: Integers
+) -> Iterator[tuple[Integers, Integers, Floats, Floats]]:
+    """The chain of a graph's nodes without an end, and what they earn, in each context.
+
+    They come one after another: a table for all would be large.
+    """
+    table, earned, _, states, choices, links = problem
     layers = np.zeros_like(states)
-    moves = node_moves(table, offsets.size - 1, choices, states, layers, offsets, links)
-    counts = np.bincount(moves.source, minlength=states.size)
-    return np.concatenate([[0], np.cumsum(counts)]), moves.target, moves.outcome
-
-
-def _solved(problem: tuple[Any, ...], offsets: Integers, guess: Floats) -> Floats:
-    """The values (n, M) of a graph without an end as those of a chain of its nodes."""
-    table, earned, discount, _, _, _ = problem
-    starts, followers, outcomes = _chain(problem, offsets)
-
-    def solved(m: int) -> Floats:  # one after the other: a table for all would be large
-        column, probs = slice(m, m + 1), table.distinct[table.pattern[outcomes], m : m + 1]
-        right, near = earned[:, column], guess[:, column]
-        return solve_chains(starts, followers, probs, right, discount, guess=near)
-
-    return np.concatenate([solved(m) for m in range(earned.shape[1])], axis=1)
-
-
-def _totals(problem: tuple[Any, ...], offsets: Integers) -> tuple[Floats, Floats]:
-    """Bounds (n, M) on the total rewards of a graph's nodes."""
-    table, earned, _, _, _, _ = problem
-    starts, followers, outcomes = _chain(problem, offsets)
-    columns = (slice(m, m + 1) for m in range(earned.shape[1]))
-    each = [
-        total_bounds(
-            starts, followers, table.distinct[table.pattern[outcomes], column], earned[:, column]
-        )
-        for column in columns
-    ]
-    lower, upper = zip(*each)
-    return np.concatenate(lower, axis=1), np.concatenate(upper, axis=1)
+    source, target, outcome = node_moves(
+        table, offsets.size - 1, choices, states, layers, offsets, links
+    )
+    starts = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=states.size))])
+    for m in range(earned.shape[1]):
+        probs = table.distinct[table.pattern[outcome], m : m + 1]
+        yield starts, target, probs, earned[:, m : m + 1]
 
 
 def evaluated_graph(
@@ -117,26 +94,24 @@ def evaluated_graph(
     first: Integers,
     weights: Floats | None = None,
     guess: Floats | None = None,
-) -> tuple[MixturePolicy, ContextBounds]:
+) -> tuple[MixturePolicy, tuple[Floats, Floats]]:
     """The graphs (one by default) with these links, and what they earn in every context.
 
     The vectors of the nodes are their values there, from below.
     """
-    from latentmdp._kernels import Links
-
     rows = np.repeat(np.arange(offsets.size - 1) % model.n_states, np.diff(offsets))
     rows = rows * model.n_actions + actions
     node_starts = np.concatenate([[0], np.cumsum(np.diff(model.outcomes.starts)[rows])])
-    links = Links(node_starts, followers.astype(np.int32), np.zeros(actions.size, np.bool_))
+    stays = np.zeros(actions.size, np.bool_)
+    links = _kernels.Links(node_starts, followers.astype(np.int32), stays)
     lower, upper = node_bounds(model, actions, offsets, links, guess)
     vectors = np.maximum(lower, -1e300)  # of a node that would pay for ever
     nodes = AlphaVectorPolicy(vectors, actions, offsets, model)
     policy = MixturePolicy(nodes, followers, first, np.ones(1) if weights is None else weights)
-    values = (start_values(model, policy, bound) for bound in (lower, upper))
-    return policy, ContextBounds(*values)
+    return policy, (start_values(model, policy, lower), start_values(model, policy, upper))
 
 
-def graph_bounds(model: LatentMDP, policy: PolicyGraph) -> ContextBounds | None:
+def graph_bounds(model: LatentMDP, policy: PolicyGraph) -> tuple[Floats, Floats] | None:
     """What a graph earns in each context of a model; None unless both have the same outcomes."""
     planned, table = policy.model.outcomes, model.outcomes
     if policy.model.dimensions[1:] != model.dimensions[1:]:
@@ -148,7 +123,7 @@ def graph_bounds(model: LatentMDP, policy: PolicyGraph) -> ContextBounds | None:
     nodes = policy.nodes
     guess = nodes.vectors if policy.model.n_contexts == model.n_contexts else None
     lower, upper = node_bounds(model, nodes.actions, nodes.offsets, policy.links(), guess)
-    return ContextBounds(start_values(model, policy, lower), start_values(model, policy, upper))
+    return start_values(model, policy, lower), start_values(model, policy, upper)
 
 
 def start_values(model: LatentMDP, policy: PolicyGraph, values: Floats) -> Floats:

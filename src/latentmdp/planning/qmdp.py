@@ -41,6 +41,7 @@ from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.endless import best_from_above, policies_from_below
 from latentmdp.planning.limits import LimitReached
+from latentmdp.planning.totals import best_backup
 from latentmdp.policies import AlphaVectorPolicy
 
 Check = Callable[[], None]
@@ -88,8 +89,7 @@ class QMDP:
         if _is_dense(model):
             dense = _dense_values(model, model.duration.planning_discount)
             policy = AlphaVectorPolicy.from_values(dense, model, self.smoothing, dense=True)
-            initial = np.ascontiguousarray(model.initial)
-            informed = float(bellman.informed_value(dense, model.weights, initial))
+            first = _interleaved(model, dense[:, :1])
         else:
             rows = planning_rows(model)
             discount = model.duration.planning_discount
@@ -98,15 +98,12 @@ class QMDP:
             total = values[:1]
             if model.duration.is_total:
                 total = _row_values(model, rows, 1.0, threads=self.threads)
-            best = best_of(model, _by_action(model, rows, total)[0])
-            first = model.initial_vectors.nonzero()
-            chances = model.initial_vectors.of(first)
-            informed = float(np.einsum("m,sm,sm->", model.weights, chances, best[first]))
+            first = _by_action(model, rows, total)
             policy = AlphaVectorPolicy.from_values(values, model, self.smoothing)
         how = "backward induction" if model.horizon is not None else "policy iteration"
         return Plan(
             policy=policy,
-            upper=informed + model.initial_value(),
+            upper=float(model.weights @ context_values(model, first)),
             seconds=time.perf_counter() - start,
             message=f"{how} in each context",
         )
@@ -144,29 +141,6 @@ def q_values(
         return _interleaved(model, _dense_values(model, discount, check))
     rows = planning_rows(model)
     return _by_action(model, rows, _row_values(model, rows, discount, check, threads))
-
-
-def least_values(
-    model: LatentMDP, check: Check | None = None, threads: int | None = None
-) -> Floats:
-    """Value of the worst policy of every context, shape (H, S, M): the best one for costs.
-
-    A terminal state is worth 0. Where there is no end the shape is (1, S, M), and these are lower
-    bounds, as close as `q_values`; and so they are where `check` ends the work.
-    """
-    if _is_dense(model):
-        of_costs = _dense_values(model, model.discount, check, costs=True)
-        return np.asarray(-_interleaved(model, of_costs).max(axis=2))
-    rows = planning_rows(model)
-    costs = rows._replace(rewards=-rows.rewards)
-    if model.horizon is None:
-        above = best_from_above(*costs.problem, model.discount, model.n_contexts, check)
-        return np.asarray(0.0 - above[None])
-    _require_room(model, model.n_states, "the values of the worst policies")
-    values = np.zeros((model.horizon, model.n_states, model.n_contexts))
-    scratch = np.empty((1, costs.action.size, model.n_contexts))
-    _fill_outcomes(model, costs, model.discount, scratch, values, values, check, threads)
-    return np.subtract(0.0, values, out=values)
 
 
 def best_of(model: LatentMDP, values: Floats) -> Floats:
@@ -297,20 +271,17 @@ def _is_dense(model: LatentMDP) -> bool:
     return is_dense
 
 
-def _dense_values(
-    model: LatentMDP, discount: float, check: Check | None = None, costs: bool = False
-) -> Floats:
-    """Q-values (M, H, A, W), see `latentmdp._kernels.bellman`; of costs if asked."""
-    transitions, rewards = model.dense_form()
+def _dense_values(model: LatentMDP, discount: float, check: Check | None = None) -> Floats:
+    """Q-values (M, H, A, W), see `latentmdp._kernels.bellman`."""
+    transitions, rewards = model.dense_form
     M, S, A, _ = model.dimensions
     _require_room(model, S * A, "the Q-values")
-    earned = -rewards if costs else rewards
     values = np.empty((M, model.n_layers, A, bellman.padded_states(S)))
 
     def fill(first: int, last: int) -> None:
-        bellman.dense_values(transitions, earned, discount, first, last, values)
+        bellman.dense_values(transitions, rewards, discount, first, last, values)
 
-    _fill_layers(values.swapaxes(0, 1), transitions.size, fill, check, earned)
+    _fill_layers(values.swapaxes(0, 1), transitions.size, fill, check, rewards)
     return values
 
 
@@ -327,25 +298,14 @@ def _row_values(
     threads: int | None = None,
 ) -> Floats:
     """Q-values of the allowed actions, (H, R, M), or upper bounds (1, R, M) without an end."""
-    R, M = rows.action.size, model.n_contexts
-    _require_room(model, R, "the Q-values")
-    values, nothing = np.empty((model.n_layers, R, M)), np.empty((0, model.n_states, M))
+    S, M, (steps, rewards) = model.n_states, model.n_contexts, rows.problem
+    _require_room(model, len(rewards), "the Q-values")
+    values = np.empty((model.n_layers, *rewards.shape))
     if model.horizon is None:
-        ahead = np.zeros((2, model.n_states, M))
-        ahead[1] = discount * best_from_above(*rows.problem, discount, model.n_contexts, check)
-        bellman.outcome_values(0, model.n_states, *rows.problem, 1.0, 0, 1, ahead, values, nothing)
-    else:
-        _fill_outcomes(model, rows, discount, values, nothing, values, check, threads)
-    return values
-
-
-def _fill_outcomes(
-    model: LatentMDP, rows: PlanningRows, discount: float, q: Floats, best: Floats,
-    layered: Floats, check: Check | None, threads: int | None,
-) -> None:  # fmt: skip
-    """Fill `q` and `best` as `bellman.outcome_values`; `layered` is the one with all layers."""
-    S, (steps, rewards) = model.n_states, rows.problem
-    ahead, layer = np.zeros((2, S, model.n_contexts)), steps.probs.size
+        above = best_from_above(steps, rewards, discount, M, check)
+        best_backup(steps, rewards, discount * above, values)
+        return values
+    ahead, layer = np.zeros((2, S, M)), steps.probs.size
     # States are cut where as many outcomes lie between: blocks depend on nothing but the model.
     shares = np.linspace(0, steps.starts[-1], max(1, int(layer / _BLOCK_WORK)) + 1)
     cuts = np.searchsorted(steps.starts[steps.first], shares).tolist()
@@ -356,15 +316,11 @@ def _fill_outcomes(
         # A layer is done before the one before it begins, so several blocks mean layer by layer.
         times = [(first, last)] if len(spans) == 1 else [(t, t + 1) for t in range(first, last)]
         for layers in reversed(times):
-            common = (steps, rewards, discount, *layers, ahead, q, best)
+            common = (steps, rewards, discount, *layers, ahead, values)
             run_blocks(bellman.outcome_values, spans, threads, None, *common)
 
-    _fill_layers(layered, layer, fill, check, rewards)
-
-
-def _most(rewards: Floats) -> float:
-    """What one more step earns at most: nothing, if all rewards are costs."""
-    return max(float(rewards.max(initial=0.0)), 0.0)
+    _fill_layers(values, layer, fill, check, rewards)
+    return values
 
 
 def _fill_layers(
@@ -388,7 +344,7 @@ def _fill_layers(
             fill(*block)
             last = block[0]
     except LimitReached:
-        further = _most(rewards)
+        further = max(float(rewards.max(initial=0.0)), 0.0)  # nothing, if all rewards are costs
         for t in range(last - 1, -1, -1):
             values[t] = further + (values[t + 1] if t + 1 < len(values) else 0.0)
 

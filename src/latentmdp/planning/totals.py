@@ -51,6 +51,13 @@ def totals_from_above(
     return bounds
 
 
+def best_backup(steps: Successors, rewards: Floats, later: Floats, q: Floats) -> Floats:
+    """max_a q (S, M) from discounted values (S, M) of what follows; fills q (1, R, M) too."""
+    ahead = np.stack([later, later])
+    bellman.outcome_values(0, len(later), steps, rewards, 1.0, 0, 1, ahead, q)
+    return np.asarray(ahead[0])
+
+
 def _joined(
     steps: Successors, m: int, of_state: Integers, kept: Any
 ) -> tuple[Successors, Integers, Integers]:
@@ -89,13 +96,8 @@ class _Iteration:
 
     def backed_up(self, value: Floats, sweeps: int = 1) -> Floats:
         """L applied so many times to values (S, 1)."""
-        ahead, nothing = np.zeros((2, self.S, 1)), np.empty((0, self.S, 1))
         for _ in range(sweeps):
-            ahead[1] = value
-            bellman.outcome_values(
-                0, self.S, self.steps, self.rewards, 1.0, 0, 1, ahead, self.q, nothing
-            )
-            value = ahead[0].copy()
+            value = best_backup(self.steps, self.rewards, value, self.q)
         return value
 
     def improve(self) -> bool:

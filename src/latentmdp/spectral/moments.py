@@ -103,7 +103,7 @@ class Moments:
     def history_probs(self, s: int) -> Floats:
         """P_{H_s}, shape (|H_s|,)."""
         if self.begins_only(s):
-            return self.first_probs()[s : s + 1]
+            return self.firsts[s : s + 1] / self.n_starts
         return self.histories[s :: self.sizes[0]] / self.n_windows
 
     def joint_probs(self, s: int) -> Table:
@@ -122,10 +122,6 @@ class Moments:
     def start_probs(self, s: int) -> Floats:
         """P(T, s_1 = s), shape (|T|,)."""
         return self.starts[s] / self.n_starts
-
-    def first_probs(self) -> Floats:
-        """P(s_1 = s), shape (S,)."""
-        return self.firsts / self.n_starts
 
     def __add__(self, other: Self) -> Self:
         if not isinstance(other, Moments):
@@ -444,10 +440,6 @@ class PopulationMoments:
     def start_probs(self, s: int) -> Floats:
         """P(T, s_1 = s), shape (|T|,)."""
         return self.test_factor[s] @ self.start_factor[s]
-
-    def first_probs(self) -> Floats:
-        """P(s_1 = s), shape (S,)."""
-        return self.start_factor.sum(axis=1)
 
     def __repr__(self) -> str:
         S, A, Z = self.sizes

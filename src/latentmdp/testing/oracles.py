@@ -228,16 +228,12 @@ def _memoryless_value(
 
 def _endless_value(model: LatentMDP, policy: AnyPolicy) -> float:
     """The value of a Markov policy that goes on for ever."""
-    if isinstance(policy, UniformPolicy):
-        uniform = model.allowed / np.maximum(model.allowed.sum(axis=1, keepdims=True), 1)
-        return _memoryless_value(model, _chains(model), uniform[None])
-    if not isinstance(policy, MarkovPolicy) or not policy.stationary:
+    rules = _table(policy, model.n_actions, model)
+    if rules is None or len(rules) > 1:
         raise ModelError(
             "brute force values only stationary Markov policies of a model without a horizon: "
             "model.replace(horizon=...) cuts its episodes off"
         )
-    rules = policy.actions if policy.probabilities is None else policy.probabilities
-    assert rules is not None
     return _memoryless_value(model, _chains(model), rules)
 
 
@@ -257,14 +253,10 @@ def trajectory_probability(
 ) -> float:
     """P(s_1.., r_1.. || do a_1..): the probability of what is seen if these actions are played."""
     _require_lengths(states, actions, rewards)
-    following = _following(model)
-    total = 0.0
-    for m in range(model.n_contexts):
-        p = float(model.weights[m]) * float(model.initial[m, states[0]])
-        for t, (a, z) in enumerate(zip(actions, rewards)):
-            p *= float(_likelihood(following, model, states[t], a, states[t + 1], z)[m])
-        total += p
-    return total
+    history, joint = History(tuple(states), tuple(actions), tuple(rewards)), model.weights
+    for likelihood in _likelihoods(model, _following(model), history, 0.0):
+        joint = joint * likelihood
+    return float(joint.sum())
 
 
 def posterior(
@@ -328,11 +320,11 @@ def action_probabilities(
     model
         Whose allowed actions `UniformPolicy` draws from; all actions by default.
     """
+    table = _table(policy, n_actions, model)
+    if table is not None:
+        return lambda history: table[len(history.actions) % len(table), history.states[-1]]
     if isinstance(policy, UniformPolicy):
-        allowed = None if model is None or model.all_allowed else _allowed_actions(model)
-        return lambda history: _uniform(allowed, history, n_actions)
-    if isinstance(policy, MarkovPolicy):
-        return lambda history: _markov(policy, history, n_actions)
+        return lambda history: np.full(n_actions, 1.0 / n_actions)
     if isinstance(policy, AlphaVectorPolicy):
         following = _following(policy.model)
         return lambda history: _alpha(policy, following, history, n_actions)
@@ -362,19 +354,14 @@ def count_histories(model: LatentMDP) -> int:
     return total
 
 
-def _uniform(allowed: list[list[int]] | None, history: History, n_actions: int) -> Floats:
-    if allowed is None:
-        return np.full(n_actions, 1.0 / n_actions)
-    actions = allowed[history.states[-1]]
-    return np.array([(a in actions) / len(actions) for a in range(n_actions)])
-
-
-def _markov(policy: MarkovPolicy, history: History, n_actions: int) -> Floats:
-    t, s = len(history.actions) % policy.n_layers, history.states[-1]
-    if policy.probabilities is not None:
-        return np.asarray(policy.probabilities[t, s])
-    assert policy.actions is not None
-    return _as_probabilities(int(policy.actions[t, s]), n_actions)
+def _table(policy: AnyPolicy, n_actions: int, model: LatentMDP | None) -> Floats | None:
+    """pi_t(a | s), (L, S, A), of a Markov policy, or of the uniform one in a model; else None."""
+    if isinstance(policy, UniformPolicy) and model is not None:
+        return (model.allowed / np.maximum(model.allowed.sum(axis=1, keepdims=True), 1))[None]
+    if not isinstance(policy, MarkovPolicy):
+        return None
+    table = policy.probabilities
+    return np.asarray(np.eye(n_actions)[policy.actions] if table is None else table)
 
 
 def _alpha(

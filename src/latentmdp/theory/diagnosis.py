@@ -11,7 +11,7 @@ With logs in place of a model see `theory.log_diagnosis`.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypedDict, Unpack, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -199,31 +199,10 @@ class Diagnosis(Verdicts):
         )
 
 
-class DiagnoseSettings(TypedDict, total=False):
-    """The keyword arguments of `diagnose`, for its overloads."""
-
-    episodes: int
-    total_steps: float | None
-    failure_probability: float
-    requirements: bool
-
-
 @overload
-def diagnose(
-    model_or_logs: LatentMDP,
-    policy: AnyPolicy | None = None,
-    length: int = 1,
-    rng: RNGLike = 0,
-    **settings: Unpack[DiagnoseSettings],
-) -> Diagnosis: ...
+def diagnose(model_or_logs: LatentMDP, *others: Any, **settings: Any) -> Diagnosis: ...
 @overload
-def diagnose(
-    model_or_logs: Logs,
-    policy: AnyPolicy | None = None,
-    length: int = 1,
-    rng: RNGLike = 0,
-    **settings: Unpack[DiagnoseSettings],
-) -> LogDiagnosis: ...
+def diagnose(model_or_logs: Logs, *others: Any, **settings: Any) -> LogDiagnosis: ...
 def diagnose(
     model_or_logs: LatentMDP | Logs,
     policy: AnyPolicy | None = None,

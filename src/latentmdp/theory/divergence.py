@@ -73,15 +73,6 @@ def closest_contexts(model: LatentMDP) -> Closest:
     return Closest(float(distances[s, a]), (first, second), int(s), int(a))
 
 
-def context_distances(model: LatentMDP) -> list[tuple[int, int, Floats]]:
-    """For each pair of contexts, the L1 distances (S, A) of what follows; 0 where not allowed."""
-    p = model.outcomes.probs
-    return [
-        (m, n, _by_action(model, np.abs(p[:, m] - p[:, n])))
-        for m, n in combinations(range(model.n_contexts), 2)
-    ]
-
-
 def telling_outcomes(model: LatentMDP, most: int = 5) -> list[tuple[str, Floats]]:
     """(what, probability in each context (M,)) of what tells contexts apart best.
 
@@ -112,8 +103,15 @@ def telling_outcomes(model: LatentMDP, most: int = 5) -> list[tuple[str, Floats]
 
 
 def _allowed_distances(model: LatentMDP) -> list[tuple[int, int, Floats]]:
-    """The same, infinite where an action is not allowed: it never fails to tell contexts apart."""
-    return [(m, n, np.where(model.allowed, d, np.inf)) for m, n, d in context_distances(model)]
+    """For each pair of contexts, the L1 distances (S, A) of what follows.
+
+    They are infinite where an action is not allowed: it never fails to tell contexts apart.
+    """
+    p = model.outcomes.probs
+    return [
+        (m, n, np.where(model.allowed, _by_action(model, np.abs(p[:, m] - p[:, n])), np.inf))
+        for m, n in combinations(range(model.n_contexts), 2)
+    ]
 
 
 def _by_action(model: LatentMDP, terms: Floats) -> Floats:

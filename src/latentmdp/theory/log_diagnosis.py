@@ -26,7 +26,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from latentmdp._util import Floats, Integers, Result, RNGLike, as_generator, names
+from latentmdp._util import (
+    Floats,
+    Integers,
+    Result,
+    RNGLike,
+    as_generator,
+    components,
+    names,
+)
 from latentmdp.logs import Logs, Trajectories, cell_counts, sizes_of
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.spectral import Evidence, evident_rank
@@ -236,11 +244,8 @@ def _numbered(
 
 
 def _connected(logs: Trajectories) -> bool:
-    from scipy.sparse.csgraph import connected_components
-
     steps, S = logs.steps(), logs.n_states
     whole = steps.next_state >= 0
-    edges = (steps.state[whole], steps.next_state[whole])
-    graph = coo_array((np.ones(int(whole.sum())), edges), shape=(S, S))
-    _, labels = connected_components(graph, directed=False)
-    return bool(np.unique(labels[np.unique(logs.states[logs.states >= 0])]).size <= 1)
+    ways = np.stack([steps.state[whole], steps.next_state[whole]]).astype(np.int64)
+    labels = components(S, ways.ravel(), ways[::-1].ravel())  # either way
+    return bool(np.unique(labels[logs.states[logs.states >= 0]]).size <= 1)

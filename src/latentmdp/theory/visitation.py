@@ -7,16 +7,14 @@ in transitions from the start of the episode: the paper's s_1 is time 0. In a te
 action is taken, and nothing follows.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
 from latentmdp._util import Floats
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, action_table
-
-if TYPE_CHECKING:
-    from latentmdp.planning import HistoryTree
 
 MAX_ENTRIES = 50_000_000
 """Numbers in a table of tests or histories, 400 MB."""
@@ -37,7 +35,11 @@ def occupancy(model: LatentMDP, policy: Policy | HistoryPolicy | Floats, steps: 
     table = policy if isinstance(policy, np.ndarray) else action_table(policy, model)
     if table is None:
         assert not isinstance(policy, np.ndarray)
-        return _enumerated_occupancy(model, policy, steps)
+        visits = np.zeros((steps, M, S, A))
+        for visited, met in zip(visits, _histories_met(model, policy)):
+            for state, mass, chances in met:
+                visited[:, state, :] += mass[:, None] * chances
+        return visits
     visits = np.empty((steps, M, S, A))
     states = model.initial
     for t in range(steps):
@@ -63,12 +65,8 @@ def histories(model: LatentMDP, policy: Policy | HistoryPolicy, length: int) -> 
     table = action_table(policy, model)
     if table is not None:
         return _markov_histories(model, table, length)
-    tree = _tree(model, policy)
-    for _ in range(length):
-        tree.decide()
-        tree.grow()
     ending: list[list[Floats]] = [[] for _ in range(model.n_states)]
-    for state, mass, _ in tree.histories:
+    for state, mass, _ in next(islice(_histories_met(model, policy), length, None)):
         ending[state].append(mass)
     empty = np.zeros((model.n_contexts, 0))
     return [np.array(columns).T if columns else empty for columns in ending]
@@ -87,21 +85,13 @@ def _markov_histories(model: LatentMDP, table: Floats, length: int) -> list[Floa
     return [np.ascontiguousarray(masses[:, s].T) for s in range(S)]
 
 
-def _enumerated_occupancy(model: LatentMDP, policy: Policy | HistoryPolicy, steps: int) -> Floats:
-    tree = _tree(model, policy)
-    visits = np.zeros((steps, model.n_contexts, model.n_states, model.n_actions))
-    for t in range(steps):
-        if t > 0:
-            tree.grow()
-        for state, mass, probabilities in tree.decide():
-            visits[t, :, state, :] += mass[:, None] * probabilities
-    return visits
-
-
-def _tree(model: LatentMDP, policy: Policy | HistoryPolicy) -> "HistoryTree":
+def _histories_met(
+    model: LatentMDP, policy: Policy | HistoryPolicy
+) -> Iterator[list[tuple[int, Floats, Floats]]]:
+    """The histories of a policy with a memory, length by length."""
     # Planners take a while to import, and only policies with a memory need this.
-    from latentmdp.planning import HistoryTree
+    from latentmdp.planning import histories_met
 
     advice = "only Markov policies can be followed that far"
     # 50,000 histories at a time take some seconds of Python a step.
-    return HistoryTree(model, policy, 50_000, advice)
+    return histories_met(model, policy, 50_000, advice)

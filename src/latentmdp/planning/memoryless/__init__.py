@@ -87,7 +87,7 @@ class Memoryless:
         problem = MemorylessProblem.of(model, self.stationary, clock.check)
         with clock.interruptible():
             incumbent = Incumbent.first(problem)
-            clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
+            clock.record(incumbent.lower, incumbent.upper)
             with clock.searching():
                 clock.require_memory(problem.ascent_bytes)
                 starts = all_starts(problem, self.starts, rng)
@@ -99,11 +99,11 @@ class Memoryless:
         message = clock.stopped or "no start of the coordinate ascent leads further"
         if incumbent.upper - incumbent.lower <= problem.tolerance:
             incumbent.upper, message = incumbent.lower, "proven optimal"
-        clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
+        clock.record(incumbent.lower, incumbent.upper)
         return Plan(
             policy=MarkovPolicy(incumbent.policy),
-            lower=incumbent.lower + problem.constant,
-            upper=incumbent.upper + problem.constant,
+            lower=incumbent.lower,
+            upper=incumbent.upper,
             converged=incumbent.upper == incumbent.lower,
             n_iter=incumbent.n_iter,
             seconds=clock.seconds,

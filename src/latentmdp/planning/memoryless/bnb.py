@@ -53,7 +53,7 @@ def branch_and_bound(
         # Every node may move the bounds: on record goes what closed a tenth of the gap.
         if incumbent.upper - incumbent.lower < 0.9 * recorded:
             recorded = incumbent.upper - incumbent.lower
-            clock.record(incumbent.lower + problem.constant, incumbent.upper + problem.constant)
+            clock.record(incumbent.lower, incumbent.upper)
         used = table_bytes + node_bytes * len(tree)
         clock.require_memory(used, used)
         _, _, (layer, state), rules = heapq.heappop(tree)

@@ -55,7 +55,7 @@ class Informed(NamedTuple):
 
     policy: Indices  # (H or 1, S): best on average if the context is revealed after this step
     alone: Indices  # (H or 1, S, M): the best actions of each context
-    upper: float  # Q-MDP's bound, without the constant
+    upper: float  # Q-MDP's bound
     size: float  # of the values at the start, all taken positive
 
 
@@ -74,11 +74,6 @@ class MemorylessProblem:
     ) -> MemorylessProblem:
         """The problem of a model; without an end every policy is stationary."""
         return cls(model, stationary or model.horizon is None, check, planning_rows(model))
-
-    @property
-    def constant(self) -> float:
-        """The part of the value that no policy changes."""
-        return self.model.initial_value()
 
     @property
     def is_endless(self) -> bool:
@@ -144,12 +139,13 @@ class MemorylessProblem:
         return scores.argmax(axis=-1).astype(np.int32)
 
     def value(self, policy: Indices) -> float:
-        """What a policy earns, without the constant."""
-        if self.is_endless:
-            values = _chain_values(self, policy[0])
-        else:
-            values = policy_values(self.model, policy[:, :, None], self.check)[0, :, 0]
-        return float((self.start * values).sum())
+        """What a policy earns."""
+        values = policy_values(self.model, policy[:, :, None], self.check)[0, :, 0]
+        return self.worth(values)
+
+    def worth(self, values: Floats) -> float:
+        """What is earned on average if (s, m) are worth so much, (S, M), at the start."""
+        return self.model.initial_value() + float((self.start * values).sum())
 
     def row_values(self, later: Floats) -> Floats:
         """R_m(s, a) + discount sum_s' T_m(s' | s, a) later_m(s') of every row, (R, M)."""
@@ -169,7 +165,8 @@ class MemorylessProblem:
         """What is earned if the first action, worth q (R, M), is the same in all contexts."""
         state = np.repeat(np.arange(len(self.start)), np.diff(self.rows.steps.first))
         scores = self.by_action((self.start[state] * q).sum(axis=1))
-        return float(np.where(self.open, scores, -np.inf).max(axis=1).sum())
+        best = np.where(self.open, scores, -np.inf).max(axis=1)
+        return self.model.initial_value() + float(best.sum())
 
     def relax(self, rules: Indices, excluded: bool = False) -> tuple[float, Floats]:
         """A bound on all policies with these rules, and what each action would gain.
@@ -189,20 +186,24 @@ class MemorylessProblem:
         common = discount, self.rows.number, rules, excluded, q, V
         self.over_time(kernels.relax, H, steps, rewards, *common, gains, back=True)
         self.over_time(kernels.disagree, H, steps, *common, y, gains)
-        return float((self.start * V[0]).sum()), gains
+        return self.worth(V[0]), gains
 
     def sweep(self, policy: Indices) -> None:
         """One round of coordinate ascent on a policy (H, S), in place."""
         H, S, _, M = self.sizes
-        # The discount breaks ties for the sooner; policies are valued by the model's own.
-        steps, rewards = self.rows.problem
-        discount = self.model.duration.planning_discount
-        y, later, q = np.zeros((H, S, M)), np.zeros((S, M)), np.empty(rewards.shape)
+        y, discount = np.zeros((H, S, M)), self.model.duration.planning_discount
         y[0] = self.start
-        number = self.rows.number
-        self.over_time(kernels.occupy, H - 1, steps, discount, number, policy, y)
-        common = discount, number, y, later, q, policy
-        self.over_time(kernels.improve, H, steps, rewards, *common, back=True)
+        common = self.rows.steps, discount, self.rows.number, policy, y
+        self.over_time(kernels.occupy, H - 1, *common)
+        self.improve(policy, y)
+
+    def improve(self, policy: Indices, y: Floats) -> None:
+        """Take, going back in time, the actions that are best on average under y (H, S, M)."""
+        # The discount breaks ties for the sooner; policies are valued by the model's own.
+        (steps, rewards), discount = self.rows.problem, self.model.duration.planning_discount
+        rest = y, np.zeros(y.shape[1:]), np.empty(rewards.shape), policy
+        common = steps, rewards, discount, self.rows.number
+        self.over_time(kernels.improve, len(y), *common, *rest, back=True)
 
 
 def _informed_with_end(problem: MemorylessProblem) -> Informed:
@@ -229,7 +230,7 @@ def _informed_with_end(problem: MemorylessProblem) -> Informed:
     except LimitReached:
         pass
     further = missing * max(float(rewards.max(initial=0.0)), 0.0)
-    upper = float((problem.start * best).sum()) + further if missing else problem.common_bound(q)
+    upper = problem.worth(best) + further if missing else problem.common_bound(q)
     size = float((problem.start * np.abs(best)).sum()) + further
     return Informed(policy[: problem.shape[0]], alone, upper, size)
 
@@ -245,7 +246,7 @@ def _informed_without_end(problem: MemorylessProblem) -> Informed:
 
 @dataclass
 class Incumbent:
-    """The best policy so far with its value, and the least upper bound, without the constant."""
+    """The best policy so far with its value, and the least upper bound."""
 
     policy: Indices
     lower: float
@@ -261,7 +262,8 @@ class Incumbent:
             lower = problem.value(informed.policy)
         except LimitReached:  # of any policy no less is known
             least = min(float(problem.rows.rewards.min(initial=0.0)), 0.0)
-            lower = least * problem.model.duration.discounted_steps()
+            steps = problem.model.duration.discounted_steps()
+            lower = problem.model.initial_value() + least * steps
         incumbent = cls(informed.policy, lower, np.inf, max(informed.size, abs(lower)))
         incumbent.prove(informed.upper)
         return incumbent
@@ -331,15 +333,6 @@ def _ascent_by_sets(problem: MemorylessProblem, policy: Indices) -> Iterator[tup
         policy = changed
 
 
-def _chain_values(problem: MemorylessProblem, rule: Indices) -> Floats:
-    """Values (S, M) of a rule (S,) that is followed without an end."""
-    rows = problem.rows.of_actions(rule[None, :, None])[0, :, 0]
-    earned = np.where(rows[:, None] < 0, 0.0, problem.rows.rewards[rows])
-    return policy_chain(
-        problem.rows.steps, problem.model.discount, rows, earned, check=problem.check
-    )
-
-
 def _chain_visits(problem: MemorylessProblem, rules: Integers) -> Floats:
     """Discounted visits (S, M), weighted by the start, where context m follows rules[:, m]."""
     rows, start, discount = problem.rows, problem.start, problem.model.discount
@@ -363,7 +356,7 @@ def _relax_without_end(
     chosen = rules[:, None]
     permitted = problem.open & ((chosen < 0) | (chosen == np.arange(problem.sizes[2])))
     if (rules >= 0).all():
-        values = _chain_values(problem, rules)
+        values = policy_values(problem.model, rules[None, :, None], problem.check)[0, :, 0]
     else:
         rewards = rows.rewards.copy()
         rewards[~permitted[problem.model.allowed]] = -np.inf
@@ -372,7 +365,7 @@ def _relax_without_end(
     visits = _chain_visits(problem, np.where(permitted[:, :, None], q, -np.inf).argmax(axis=1))
     gains = np.einsum("sm,sam->sa", visits, q - values[:, None, :])
     gains[~(problem.open if excluded else permitted)] = -np.inf
-    return float((problem.start * values).sum()), gains[None]
+    return problem.worth(values), gains[None]
 
 
 def weight_select_update(problem: MemorylessProblem) -> Indices:
@@ -382,16 +375,9 @@ def weight_select_update(problem: MemorylessProblem) -> Indices:
     """
     if problem.is_endless:
         return problem.informed.policy
-    H, S, _, M = problem.sizes
-    weights = problem.start.sum(axis=0)
-    policy = np.empty((H, S), np.int32)
-    later = np.zeros((S, M))
-    for t in range(H - 1, -1, -1):
-        problem.check()
-        q = problem.row_values(later)
-        policy[t] = problem.best(problem.by_action(q @ weights))
-        rows = problem.rows.of_actions(policy[t][None, :, None])[0]
-        later = np.where(rows < 0, 0.0, q[rows[:, 0]])
+    H, S, A, _ = problem.sizes
+    policy = np.tile(problem.best(np.zeros((S, A))), (H, 1))
+    problem.improve(policy, np.tile(problem.start.sum(axis=0), (H, S, 1)))
     return policy
 
 
