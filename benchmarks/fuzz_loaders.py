@@ -42,13 +42,8 @@ JUNK = [
 def loaders():
     """Name to (file name, how to write a good one, how to read it)."""
     import latentmdp as lm
-    from latentmdp.experiments.results import (
-        MANIFEST,
-        Experiment,
-        read_experiment,
-        write_experiment,
-    )
-    from latentmdp.experiments.runner import Setting, read_result, run_sweep
+    from latentmdp.experiments import read_experiment, reproduce
+    from latentmdp.experiments.runner import MANIFEST, Setting, read_result, run_sweep
     from latentmdp.testing import random_model
 
     model = random_model(0, contexts=2, states=3, actions=2, horizon=4)
@@ -84,7 +79,9 @@ def loaders():
         run_sweep([setting], lambda _: columns, path.parent, jobs=1)
 
     def manifest(path):
-        write_experiment(path.parent, Experiment("toy", True, *_findings()))
+        outputs = reproduce("lower-bound", quick=True, seeds=1, jobs=1, out=path.parent / "made")
+        for file in (outputs.numbers, outputs.manifest):
+            (path.parent / file.name).write_bytes(file.read_bytes())
 
     quick = lm.EM(2, restarts=1)
     plain, psr = lm.QMDP().plan, lm.SpectralPSR(rank=2)
@@ -117,19 +114,6 @@ def loaders():
         ),
         "experiment": (MANIFEST, manifest, lambda path: read_experiment(path.parent)),
     }
-
-
-def _findings():
-    """A figure with a line, points and a gap, claims of every verdict, and two runs."""
-    from latentmdp.experiments.findings import Claim, Findings, Line, Panel
-    from latentmdp.experiments.results import FinishedRun
-
-    line = Line("a", (1.0, 2.0), (0.5, float("nan")), (0.4, 0.2), (0.6, 0.3), 1, "--")
-    points = Line("b", (1.0,), (2.0,), (1.0,), (3.0,), None, "o", (True,))
-    claims = tuple(Claim("said", "seen", held) for held in (True, False, None))
-    runs = tuple(FinishedRun(f"toy/{k}", {"seed": k}, f"{k}.parquet", 1.5 * k) for k in (0, 1))
-    panels = (Panel("p", "caption", "x", "y", (line, points), "xy"),)
-    return Findings("title", "description", panels, claims), runs
 
 
 def mutated(good, suffix, rng):

@@ -21,7 +21,6 @@ import numpy as np
 import latentmdp as lm
 from latentmdp._util.figures import COLOURS, MUTED, canvas, legend
 from latentmdp.fit import FitWarning
-from latentmdp.report.page import standalone_svg
 
 BRANDS = ("dannon", "hiland", "weight", "yoplait")  # weight: Weight Watchers
 ACTIONS = ("nothing", *BRANDS)  # what is promoted
@@ -317,7 +316,9 @@ def tell_held_out(scores, earned, brand):
 
 def groups_picture(fit):
     """What each group buys while nothing is promoted, and how far a promotion moves it."""
-    figure, (left, right) = canvas(3.4, 2, columns=2)
+    figure, left = canvas(3.4)
+    right = figure.add_subplot(1, 2, 2)
+    left.set_subplotspec(right.get_gridspec()[0])
     members = np.bincount(fit.labels, minlength=fit.model.n_contexts)
     order = np.argsort(-members, kind="stable")
     shares, lifts = long_run(fit.model)[order], responses(fit.model)[order]
@@ -338,7 +339,7 @@ def groups_picture(fit):
 
 def number_picture(scores):
     """Held-out log-likelihood over the number of groups."""
-    figure, (axes,) = canvas(3.0)
+    figure, axes = canvas(3.0)
     gains = scores[:, 2:, 0] - scores[:, 1:2, 0]
     gains = np.concatenate([np.zeros((len(gains), 1)), gains], axis=1)
     chosen = (scores[:, 0, 0] - scores[:, 1, 0]).mean()
@@ -354,7 +355,7 @@ def number_picture(scores):
 
 def gain_picture(earned):
     """Predicted and found gains of a promotion, for thirds of the held-out purchases."""
-    figure, (axes,) = canvas(3.0)
+    figure, axes = canvas(3.0)
     expected, found, error = np.array(list(earned.by_third())).T
     place = np.arange(3)
     axes.bar(place - 0.2, expected, 0.36, color=MUTED, alpha=0.8, label="predicted")
@@ -388,6 +389,9 @@ def main(arguments=None):
         pictures["yogurt-number"] = number_picture(scores)
         pictures["yogurt-gain"] = gain_picture(earned)
     if asked.pictures is not None:
+        sys.path.append(str(Path(__file__).parents[1] / "docs" / "tools"))
+        from svg import standalone_svg
+
         asked.pictures.mkdir(parents=True, exist_ok=True)
         for name, figure in pictures.items():
             (asked.pictures / f"{name}.svg").write_text(standalone_svg(figure, name))

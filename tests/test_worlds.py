@@ -380,7 +380,7 @@ def test_only_states_that_are_met_cost(tmp_path):
     again = lm.learn(Switches(), **settings, checkpoint=stopped)
     np.testing.assert_array_equal(again.returns, run.returns)
     assert again.model.fingerprint() == run.model.fingerprint()
-    action, session = run.policy.predict(np.zeros(16, np.int8), model=run.model)
+    action, session = run.policy.predict(np.zeros(16, np.int8))
     for seen in (np.eye(16, dtype=np.int8)[action], np.ones(16, np.int8)):  # the last was never met
         action, session = run.policy.predict(seen, session, reward=1.0)
         assert action in (0, 1)

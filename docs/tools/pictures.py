@@ -26,9 +26,12 @@ from latentmdp.model import LatentMDP
 from latentmdp.online import learn
 from latentmdp.planning import HSVI, evaluate
 from latentmdp.policies import Policy, UniformPolicy
-from latentmdp.report.page import standalone_svg
 from latentmdp.simulation import simulate
 from latentmdp.theory import connectivity, inference_horizon, revelation
+
+sys.path.append(str(Path(__file__).parent))
+
+from svg import standalone_svg
 
 __all__ = ["PICTURES", "write_pictures"]
 
@@ -72,7 +75,7 @@ def purpose_figure(months: int = 11, context: int = 2) -> Figure:
     model = pump()
     policy = HSVI(gap=0.001).plan(model).policy
     states, actions, beliefs = _telling_episode(model, policy, months, context)
-    figure, (axes,) = canvas(3.6)
+    figure, axes = canvas(3.6)
     below = np.zeros(months)
     for m, colour in zip(range(3), (COLOURS[2], COLOURS[1], COLOURS[0])):
         share, name = beliefs[:, m], (model.context_names or ())[m]
@@ -115,7 +118,7 @@ def learning_figure(episodes: int = 600, seeds: int = 3) -> Figure:
     assert best.lower is not None
     assert best.upper is not None
     random = evaluate(model, UniformPolicy()).mean
-    figure, (axes,) = canvas(3.2)
+    figure, axes = canvas(3.2)
     window = episodes // 10
     runs = [learn(model, 3, episodes, rng=seed).returns for seed in range(seeds)]
     ends = np.arange(window // 2, episodes, 5) + 1
@@ -137,7 +140,7 @@ def bounds_closing_figure(seconds: float = 10.0) -> Figure:
     model = LatentMDP(transitions, means, initial=0, horizon=20)
     plan = HSVI(gap=0.0, time_limit=seconds).plan(model)
     time, lower, upper = zip(*plan.history)
-    figure, (axes,) = canvas(3.2)
+    figure, axes = canvas(3.2)
     axes.step(time, upper, where="post", color=ORANGE, label="no policy earns more than")
     axes.step(time, lower, where="post", color=BLUE, label="the policy earns at least")
     axes.fill_between(time, lower, upper, step="post", color=GREY, alpha=0.2, linewidth=0)

@@ -25,13 +25,14 @@ import pyarrow.parquet as pq
 from latentmdp._util.figures import COLOURS, MUTED, canvas, legend
 from latentmdp._util.storage import atomic_write
 from latentmdp._util.words import markdown_table, plural
-from latentmdp.experiments.results import MANIFEST, read_experiment
-from latentmdp.report.experiments import panel_figure
-from latentmdp.report.page import standalone_svg
+from latentmdp.experiments import read_experiment
+from latentmdp.experiments.runner import MANIFEST
+from latentmdp.report.report import panel_figure
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[2] / "benchmarks")]
 
 from arena import Arena, Cell, picture
+from svg import standalone_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,7 +91,7 @@ def planning_part(file: Path) -> Part | None:
     colours = {
         sizes: COLOURS[i] for i, sizes in enumerate(dict.fromkeys(s for _, s in curves_by_kind))
     }
-    figure, (axes,) = canvas(height=2.8 + 0.22 * len(curves_by_kind))
+    figure, axes = canvas(height=2.8 + 0.22 * len(curves_by_kind))
     rows = []
     for (planner, sizes), curves in sorted(curves_by_kind.items(), key=lambda item: item[0][::-1]):
         end = min(curve[-1][0] for curve in curves)
@@ -188,7 +189,7 @@ def coverage_part(folder: Path) -> Part | None:
     for row in rows:
         kinds.setdefault(row["kind"], []).append(row)
     kinds["all"] = rows
-    figure, (axes,) = canvas(2.8)
+    figure, axes = canvas(2.8)
     for i, some in enumerate(kinds.values()):
         covers = [row["covers"] for row in some]
         share = float(np.mean(covers))
@@ -253,13 +254,21 @@ def write_results(out: Path, docs: Path) -> list[str]:
         for key, figure in figures.items():
             with atomic_write(docs / "pictures" / f"{key}.svg") as stream:
                 stream.write(standalone_svg(figure, key).encode())
-            image = f"![{key.replace('-', ' ').replace('_', ' ')}](pictures/{key}.svg)"
+            image = f"![{_alternative(figure)}](pictures/{key}.svg)"
             markdown = markdown.replace(f"{{{key}}}", image)
         text = _filled(text, name, markdown)
         filled.append(name)
     with atomic_write(page) as stream:
         stream.write(text.encode())
     return filled
+
+
+def _alternative(figure: Figure) -> str:
+    """What a picture shows, for those who do not see it: its axes and its lines."""
+    axes = figure.axes[0]
+    what = " over ".join(filter(None, (axes.get_ylabel(), axes.get_xlabel())))
+    lines = axes.get_legend_handles_labels()[1]
+    return what[:1].upper() + what[1:] + (f": {'; '.join(lines)}" if lines else "")
 
 
 def _filled(text: str, name: str, part: str) -> str:

@@ -894,7 +894,10 @@ class LatentMDP(Factual, Fielded):
 
     def facts(self) -> dict[str, Any]:
         """Its sizes, what it pays and what it calls things."""
-        allowed = self.allowed
+        allowed, ends = self.allowed, np.flatnonzero(self.terminal)
+        called = [self.state_names[s] for s in ends[:5]] if self.state_names else []
+        more = ", ..." if called and ends.size > len(called) else ""
+        ends_in = f" ({', '.join(called)}{more})" if called else ""
         return {
             "contexts": self.n_contexts,
             "states": self.n_states,
@@ -904,7 +907,7 @@ class LatentMDP(Factual, Fielded):
             "outcomes": self.outcomes.size,
             "stored_as": "outcome table" if self.is_table else "dense arrays",
             "allowed_pairs": int(allowed.sum()),
-            "terminal_states": int(self.terminal.sum()),
+            "terminal_states": Worded(ends.size, f"{ends.size}{ends_in}"),
             "reward_values": self.reward_values,
             "mean_reward_range": extent(self.mean_rewards()[:, allowed]),
             "weights": self.weights,

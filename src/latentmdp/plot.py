@@ -15,7 +15,7 @@ for light and dark screens (`report/page.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -391,7 +391,8 @@ def graph(
     node, visits, moves = _visits(logs, model, with_actions=policy is not None)
     shown = np.argsort(-visits, kind="stable")[:most]
     flow = moves[np.ix_(shown, shown)] / np.maximum(moves[shown].sum(axis=1, keepdims=True), 1)
-    shares, palette = visits[shown] / visits.sum(), _Palette(model)
+    shares, taken = visits[shown] / visits.sum(), (node[shown] % (model.n_actions + 1)).tolist()
+    colours = _action_colours(model, (a for a in taken if a < model.n_actions))
     angles = np.pi / 2 - 2.0 * np.pi * np.arange(shown.size) / max(shown.size, 1)
     positions = np.column_stack([np.cos(angles), np.sin(angles)])
     axes = own_axes(ax, 5.2)
@@ -410,13 +411,12 @@ def graph(
         )
         axes.add_patch(arrow)
     for i, (x, y) in enumerate(positions):
-        s, a = divmod(int(node[shown[i]]), model.n_actions + 1)
+        s, a = int(node[shown[i]]) // (model.n_actions + 1), taken[i]
         text = names.label("state", s, model.state_names)
         text += f"\n{_action(model, a)}" if a < model.n_actions else ""
         text += f"\nstays {flow[i, i]:.0%}" if flow[i, i] >= 0.05 else ""
-        colour = palette.colour(a) if a < model.n_actions else COLOURS[0]
         size = 500 + 4000 * float(shares[i])
-        axes.scatter([x], [y], s=size, color=colour, alpha=_TINT, zorder=3)
+        axes.scatter([x], [y], s=size, color=colours.get(a, COLOURS[0]), alpha=_TINT, zorder=3)
         axes.text(x, y, text, ha="center", va="center", fontsize=8.0, color=INK, zorder=4)
     if node.size > shown.size:
         left_out = f"{node.size - shown.size} nodes with {1 - shares.sum():.0%} of visits not drawn"
@@ -424,7 +424,7 @@ def graph(
     axes.set_aspect("equal")
     axes.set_axis_off()
     axes.margins(0.22)
-    legend(axes, handles=palette.handles())
+    _action_legend(axes, model, colours)
     return axes
 
 
@@ -496,12 +496,13 @@ def policy(
     b = belief_at(model, belief, rule.start(s))
     ways = [] if model.terminal[s] else rule.ways(t, s, b)
     shown = np.sort(np.argsort(-b, kind="stable")[:most]).tolist()
-    axes, palette = own_axes(ax, 1.2 + 0.36 * len(shown)), _Palette(model)
-    for row, m in enumerate(shown):
-        way = ways[m] if ways else []
+    axes = own_axes(ax, 1.2 + 0.36 * len(shown))
+    drawn = [ways[m] if ways else [] for m in shown]
+    colours = _action_colours(model, (action for way in drawn for _, action in way))
+    for row, (m, way) in enumerate(zip(shown, drawn)):
         for (begin, action), (end, _) in zip(way, [*way[1:], (1.0, 0)]):
-            colour = palette.colour(action)
-            axes.barh(row, end - begin, 0.7, begin, color=colour, alpha=_TINT, linewidth=0)
+            style: Any = {"color": colours[action], "alpha": _TINT, "linewidth": 0}
+            axes.barh(row, end - begin, 0.7, begin, **style)
         axes.plot([b[m]] * 2, [row - 0.42, row + 0.42], color=INK, linewidth=1.6)
     contexts = names.labels("context", model.context_names, model.n_contexts)
     axes.set_yticks(range(len(shown)), [contexts[m] for m in shown], fontsize=9.5)
@@ -511,7 +512,7 @@ def policy(
     where = names.label("state", s, model.state_names)
     axes.set_title(f"{where}{model.duration.step(t)}{over}", fontsize=9.5)
     axes.set(xlim=(0.0, 1.0), xlabel=f"probability of the context{more}")
-    legend(axes, handles=palette.handles())
+    _action_legend(axes, model, colours)
     return axes
 
 
@@ -551,24 +552,17 @@ def _action(model: LatentMDP, a: int) -> str:
     return names.label("action", a, model.action_names)
 
 
-class _Palette:
+def _action_colours(model: LatentMDP, actions: Iterable[int]) -> dict[int, str]:
     """A colour for every action: by its number, or where they are many by the order of meeting."""
+    many, met = model.n_actions > len(COLOURS), dict.fromkeys(actions)
+    return {a: COLOURS[(i if many else a) % len(COLOURS)] for i, a in enumerate(met)}
 
-    def __init__(self, model: LatentMDP) -> None:
-        self._model, self._colours = model, dict[int, str]()
 
-    def colour(self, action: int) -> str:
-        index = action if self._model.n_actions <= len(COLOURS) else len(self._colours)
-        return self._colours.setdefault(action, COLOURS[index % len(COLOURS)])
+def _action_legend(axes: Axes, model: LatentMDP, colours: Mapping[int, str]) -> None:
+    from matplotlib.patches import Patch
 
-    def handles(self) -> list[Any]:
-        """What a legend shows of them: each colour once."""
-        from matplotlib.patches import Patch
-
-        return [
-            Patch(color=self._colours[a], alpha=_TINT, label=_action(self._model, a))
-            for a in sorted(self._colours)
-        ]
+    shown = sorted(colours.items())
+    legend(axes, handles=[Patch(color=c, alpha=_TINT, label=_action(model, a)) for a, c in shown])
 
 
 _PICTURES: dict[type, Callable[..., Axes]] = {

@@ -145,7 +145,7 @@ def test_info_of_what_was_learned_is_short(model, tmp_path):
     ("arguments", "message"),
     [
         (("plan", "MODEL", "--bogus", 3), "hsvi takes no option --bogus"),
-        (("plan", "MODEL", "--gapp", 3), "did you mean --gap?"),
+        (("plan", "MODEL", "--gapp", 3), "did you mean '--gap'"),
         (("plan", "MODEL", "--out", "MODEL"), "a file that the command reads"),
         (("plan", "MODEL", "--method", "cadp", "--gap", 0.1), "cadp takes no option --gap"),
         (("evaluate", "MODEL", "--policy", "none.npz"), "there is no file 'none.npz'"),

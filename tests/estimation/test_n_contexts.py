@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.cli.commands import fit as fit_command
+from latentmdp.cli.commands.logs import fit as fit_command
 from latentmdp.estimation import MAX_CONTEXTS, choose_contexts, may_show_contexts
 from latentmdp.fit import FitWarning
 
@@ -134,7 +134,7 @@ def test_bad_arguments(separated: lm.LatentMDP) -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [choose_contexts, lm.initialize, lm.solve, lm.learn, fit_command.command]
+    "function", [choose_contexts, lm.initialize, lm.solve, lm.learn, fit_command]
 )
 def test_there_is_one_default_for_the_largest_number(function: object) -> None:
     assert inspect.signature(function).parameters["max_contexts"].default == MAX_CONTEXTS

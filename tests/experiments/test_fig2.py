@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from latentmdp.experiments import Experiment
 from latentmdp.experiments.fig2 import METHODS, analyse, summarise, sweep, work
-from latentmdp.experiments.results import Experiment, read_experiment, write_experiment
 from latentmdp.experiments.runner import run_sweep
-from latentmdp.report.experiments import experiment_section
+from latentmdp.report.report import experiment_section
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +56,9 @@ def test_findings_have_four_panels_and_claims(table):
     assert findings.claims[2].held is None  # the small version has no small delta
 
 
-def test_every_panel_is_a_picture_of_a_report(table, tmp_path):
+def test_every_panel_is_a_picture_of_a_report(table):
     findings = analyse(table)
-    write_experiment(tmp_path, Experiment("fig2", True, findings, ()))
-    section = experiment_section("fig2", read_experiment(tmp_path))
+    section = experiment_section("fig2", Experiment("fig2", True, findings, ()))
     assert len(section.pictures) == 4
     for picture in section.pictures:
         (axes,) = picture.figure.axes

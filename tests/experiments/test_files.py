@@ -1,54 +1,72 @@
-"""Manifests of folders: whole, or refused with a reason."""
+"""Folders of experiments: whole, or refused with a reason."""
 
+import hashlib
 import json
-import math
+from dataclasses import replace
 
-import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from latentmdp.errors import FormatError
-from latentmdp.experiments.findings import Claim, Findings, Line, Panel
-from latentmdp.experiments.results import (
-    Experiment,
-    FinishedRun,
-    read_experiment,
-    write_experiment,
-)
+from latentmdp.experiments import read_experiment, reproduce
+from latentmdp.experiments.fig1a import analyse
 
 
-def experiment(seconds=1.5, **changes):
-    line = Line("a", (1.0, 2.0), (0.5, 0.25), (0.4, 0.2), (0.6, 0.3), 1, "--")
-    points = Line("b", (1.0,), (2.0,), (1.0,), (3.0,), 0, "o", (True,))
-    panels = (Panel("p", "what to see", "x", "y", (line, points), log="xy"),)
-    claims = (Claim("so", "indeed", True), Claim("more", "less", False), Claim("?", "-", None))
-    runs = (
-        FinishedRun("toy/0", {"seed": 0, "arm": "a"}, "toy-0.parquet", seconds),
-        FinishedRun("toy/1", {"seed": 1, "arm": "a"}, "toy-1.parquet", None),
-    )
-    findings = Findings("Title", "What was run", panels, claims)
-    return Experiment(
-        **{"name": "toy", "quick": True, "findings": findings, "runs": runs} | changes
-    )
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    return reproduce("fig1a", quick=True, seeds=2, jobs=1, out=tmp_path_factory.mktemp("out"))
 
 
-def test_a_manifest_comes_back(tmp_path):
-    write_experiment(tmp_path, experiment())
-    assert read_experiment(tmp_path) == experiment()
+@pytest.fixture
+def folder(written, tmp_path):
+    """The files that a reader needs, in a folder of their own."""
+    for path in (written.manifest, written.numbers):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
 
 
-def test_gaps_come_back(tmp_path):
-    gap = Panel("p", "c", "x", "y", (Line("a", (1.0, 2.0), (0.5, math.nan)),))
-    write_experiment(tmp_path, experiment(findings=Findings("t", "d", (gap,), ())))
-    (panel,) = read_experiment(tmp_path).findings.panels
-    np.testing.assert_array_equal(panel.lines[0].mean, [0.5, math.nan])
+def changed(folder, change):
+    path = folder / "manifest.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+    return content
 
 
-def test_the_digest_is_not_of_the_time_it_took(tmp_path):
-    found = []
-    for seconds in (1.0, 2.0):
-        write_experiment(tmp_path, experiment(seconds))
-        found.append(json.loads((tmp_path / "manifest.json").read_text())["digest"])
-    assert found[0] == found[1]
+def test_an_experiment_comes_back(written, folder):
+    found = read_experiment(folder)
+    findings = analyse(pq.read_table(written.numbers))
+    assert found.findings.claims == findings.claims == written.claims
+    assert found.findings.panels == findings.panels
+    assert found.findings.description.startswith(findings.description)
+    assert "not the paper's" in found.findings.description
+    assert found.quick
+    assert [run.id for run in found.runs] == list(dict.fromkeys(
+        pq.read_table(written.numbers)["id"].to_pylist()
+    ))  # fmt: skip
+    assert all(0.0 <= run.seconds < 600.0 for run in found.runs)
+
+
+def test_the_digest_is_not_of_the_time_it_took(folder):
+    before = read_experiment(folder)
+    changed(folder, lambda m: m["runs"][0].update(seconds=77.0))
+    changed(folder, lambda m: m["runs"][1].update(seconds=None))
+    found = read_experiment(folder)
+    assert [run.seconds for run in found.runs[:2]] == [77.0, None]
+    assert replace(found, runs=()) == replace(before, runs=())
+
+
+def test_a_manifest_of_before_is_read(folder, monkeypatch):
+    """Schema 1 had the findings in it and no digest of the numbers."""
+    before = read_experiment(folder)
+    content = changed(folder, lambda m: (m.update(schema=1, title="T"), m.pop("numbers")))
+    signed = {n: v for n, v in content.items() if n not in ("digest", "version")}
+    signed["runs"] = [{n: v for n, v in run.items() if n != "seconds"} for run in signed["runs"]]
+    text = json.dumps(signed, sort_keys=True)
+    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    changed(folder, lambda m: m.update(digest=digest))
+    assert read_experiment(folder) == before
 
 
 def test_a_folder_without_manifest_is_told_what_to_do(tmp_path):
@@ -60,42 +78,48 @@ def test_a_folder_without_manifest_is_told_what_to_do(tmp_path):
     ("change", "message"),
     [
         (lambda m: m.update(title="Other"), "not those that were written"),
-        (lambda m: m["claims"][1].update(held=True), "not those that were written"),
+        (lambda m: m["runs"][1].update(id="other"), "not those that were written"),
         (lambda m: m.update(kind="model"), "holds 'model'"),
-        (lambda m: m.update(schema=2), "schema 2"),
+        (lambda m: m.update(schema=3), "schema 3"),
         (lambda m: m["runs"][0].update(seconds=-1), "must not be negative"),
-        (lambda m: m.pop("panels"), "not those"),
+        (lambda m: m["runs"][0].update(seconds="long"), "must be a number"),
+        (lambda m: m.pop("numbers"), "not those"),
     ],
 )
-def test_a_changed_manifest_is_refused(tmp_path, change, message):
-    write_experiment(tmp_path, experiment())
-    path = tmp_path / "manifest.json"
-    found = json.loads(path.read_text())
-    change(found)
-    path.write_text(json.dumps(found))
+def test_a_changed_manifest_is_refused(folder, change, message):
+    changed(folder, change)
     with pytest.raises(FormatError, match=rf"is not the manifest of an experiment: .*{message}"):
-        read_experiment(tmp_path)
+        read_experiment(folder)
+
+
+@pytest.mark.parametrize("change", [{"name": "../m"}, {"name": 3}, {"runs": [{}]}, {"quick": "x"}])
+def test_a_signed_manifest_that_cannot_be_is_refused(folder, monkeypatch, change):
+    """Even with a right digest, as one who changes a file on purpose would give it."""
+    monkeypatch.setattr("latentmdp._util.storage.digest_of", lambda *_: "signed")
+    changed(folder, lambda m: m.update({"digest": "signed", **change}))
+    with pytest.raises(FormatError, match="is not the manifest of an experiment"):
+        read_experiment(folder)
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    "damage",
     [
-        ({"mean": [1.0]}, "differ in length"),
-        ({"low": []}, "one of 'low' and 'high'"),
-        ({"x": "12"}, "'x' must be a list"),
-        ({"style": "wavy"}, "style must be"),
-        ({"colour": 1.5}, "'colour' must be an integer"),
-        ({"at_least": [1, 0]}, "'at_least' must be true or false"),
-        ({"mean": [1.0, "2"]}, "must be a number"),
+        lambda path: path.write_bytes(path.read_bytes()[:-20]),
+        lambda path: pq.write_table(pq.read_table(path).slice(1), path),
+        lambda path: path.unlink(),
     ],
 )
-def test_lines_that_cannot_be_drawn_are_refused(tmp_path, monkeypatch, line, message):
-    """Even with a right digest, as one who changes a file on purpose would give it."""
+def test_changed_numbers_are_refused(folder, damage):
+    damage(folder / "fig1a.parquet")
+    with pytest.raises(FormatError, match="is not the manifest of an experiment"):
+        read_experiment(folder)
+
+
+def test_numbers_that_cannot_be_drawn_are_refused(folder, monkeypatch):
+    table = pa.table({"arm": ["revealed"], "seed": ["x"]})
+    pq.write_table(table, folder / "fig1a.parquet")
+    digest = hashlib.sha256((folder / "fig1a.parquet").read_bytes()).hexdigest()
     monkeypatch.setattr("latentmdp._util.storage.digest_of", lambda *_: "signed")
-    write_experiment(tmp_path, experiment())
-    path = tmp_path / "manifest.json"
-    found = json.loads(path.read_text())
-    found["panels"][0]["lines"][0].update(line)
-    path.write_text(json.dumps(found))
-    with pytest.raises(FormatError, match=message):
-        read_experiment(tmp_path)
+    changed(folder, lambda m: m.update(digest="signed", numbers=digest))
+    with pytest.raises(FormatError, match="is not the manifest of an experiment"):
+        read_experiment(folder)

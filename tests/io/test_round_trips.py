@@ -225,7 +225,7 @@ def test_a_misspelt_argument_of_load_is_not_the_fault_of_the_file(tmp_path):
     for suffix, argument, message in [
         (".npz", "horizon", "such a file holds everything, load takes no 'horizon'"),
         (".json", "horizon", "such a file holds everything, load takes no 'horizon'"),
-        (".csv", "horizn", "load takes no 'horizn' for such a file; did you mean 'horizon'"),
+        (".csv", "horizn", "load takes no 'horizn' for such a file .did you mean 'horizon'"),
         (".csv", "next_stat", "did you mean 'next_state'"),
         (".pomdp", "horison", "did you mean 'horizon'"),
         (".pomdpx", "wings", "load takes no 'wings' for such a file$"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.report.contexts import _beliefs, belief_picture
+from latentmdp.report.report import belief_picture, beliefs_along
 
 
 def table(seed=0, episodes=200, steps=4):
@@ -88,7 +88,7 @@ def test_beliefs_of_episodes_that_end_are_drawn() -> None:
     allowed = np.array([[True, True]] * 2 + [[False, False]])
     start = np.array([[1.0, 0.0, 0.0]] * 2)
     model = lm.LatentMDP(T, rng.random((2, 3, 2)), initial=start, horizon=5, allowed=allowed)
-    along, _ = _beliefs(model, lm.UniformPolicy(), model, 30, 0)
+    along, _ = beliefs_along(model, lm.UniformPolicy(), model, 30, 0)
     logs = lm.simulate(model, lm.UniformPolicy(), 30, rng=0)
     assert along.shape == (30, 6, 2)
     assert len(set(logs.lengths.tolist())) > 1

@@ -65,7 +65,7 @@ def test_some_states_and_policies_without_belief():
     table = decision_table(model, lm.MarkovPolicy([1, 2, 0]), states=["fine", 0])
     (phase,) = table.phases
     assert [(rule.state, rule.action) for rule in phase.rules] == [(1, 2), (0, 1)]
-    assert all(rule.changes == ((), ()) for rule in phase.rules)
+    assert all(rule.changes == {0: (), 1: ()} for rule in phase.rules)
     with pytest.raises(ValueError, match="no policy"):
         table.as_policy()
     with pytest.raises(ValueError, match="states is 'nowhere'"):

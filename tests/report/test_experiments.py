@@ -13,8 +13,7 @@ from latentmdp.cli.app import app
 from latentmdp.experiments import read_experiment, reproduce
 from latentmdp.experiments.fig1a import ARMS
 from latentmdp.offline import LoggedEstimate
-from latentmdp.report.experiments import experiment_section, experiment_settings
-from latentmdp.report.report import write_report
+from latentmdp.report.report import experiment_section, experiment_settings, write_report
 from latentmdp.report.solved import solved_section
 
 

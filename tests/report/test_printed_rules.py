@@ -77,7 +77,7 @@ def simulated(model, phases, base, episodes):
     states = np.array([rng.choice(model.n_states, p=model.initial[m]) for m in contexts])
     session = lm.QMDP().plan(model).policy.batch_session(episodes)
     session.observe(states)
-    for t in range(model.duration.within(40)):
+    for t in range(model.duration.cut_off(1e-4)):
         live = np.flatnonzero(~model.terminal[states])
         rules = next(rules for first, last, rules in phases if first <= t <= last)
         actions, paid, beliefs = np.zeros(episodes, int), np.zeros(episodes), session.beliefs

@@ -9,18 +9,19 @@ from pages import small_world
 import latentmdp as lm
 from latentmdp.errors import FormatError
 from latentmdp.metrics import trailing_means
-from latentmdp.report.contexts import growth
+from latentmdp.report.demo import growth
 from latentmdp.report.page import Section, Table, render
 from latentmdp.report.plans import certificate, compact_table, risk_table
-from latentmdp.report.records import (
+from latentmdp.report.report import (
     Record,
     curves_section,
     filled,
     group_records,
+    model_section,
     read,
     runs_section,
+    write_report,
 )
-from latentmdp.report.report import model_section, write_report
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from latentmdp._util.spaces import FiniteSpace
+from latentmdp._util.spaces import FiniteSpace, element_name
 
 MANY = [
     spaces.Discrete(4, start=-2),
@@ -53,3 +53,9 @@ def test_what_is_not_finite_is_refused_by_name():
 def test_elements_that_are_not_in_the_space(space, element):
     with pytest.raises(ValueError, match="the world gave"):
         FiniteSpace("observation_space", space).index(element)
+
+
+def test_a_name_does_not_depend_on_the_order_of_keys():
+    space = FiniteSpace("s", spaces.Dict({"b": spaces.Discrete(2), "a": spaces.Discrete(3)}))
+    element = {"b": 1, "a": 2}
+    assert element_name(element) == "a 2, b 1" == space.names([space.index(element)])[0]

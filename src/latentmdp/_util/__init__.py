@@ -82,7 +82,7 @@ if TYPE_CHECKING:
         write_table,
     )
     from latentmdp._util.validation import require_choice, shaped
-    from latentmdp._util.words import listed, markdown_table, plural
+    from latentmdp._util.words import did_you_mean, listed, markdown_table, plural
 else:
     from latentmdp._util.lazy import lazy_names
 

@@ -35,18 +35,14 @@ _OWN = "latentmdp"
 """The label of figures made here: their legend stands below, where it covers nothing."""
 
 
-def canvas(height: float = 3.4, panels: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """An empty figure of the width that stays readable on a phone, and the axes of its panels."""
+def canvas(height: float = 3.4) -> tuple[Figure, Axes]:
+    """An empty figure of the width that stays readable on a phone, and its axes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    rows = -(-panels // columns)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(5.2, height), layout="constrained", label=_OWN)
-        axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    for spare in axes[panels:]:
-        spare.set_axis_off()
-    return figure, list(axes[:panels])
+        return figure, figure.subplots()
 
 
 def own_axes(ax: Axes | None, height: float = 3.4) -> Axes:
@@ -57,7 +53,7 @@ def own_axes(ax: Axes | None, height: float = 3.4) -> Axes:
     if ax is not None:
         return ax
     if not pyplot.isinteractive():
-        return canvas(height)[1][0]
+        return canvas(height)[1]
     with mpl.rc_context(STYLE):
         figure = pyplot.figure(figsize=(5.2, height), layout="constrained")
         figure.set_label(_OWN)

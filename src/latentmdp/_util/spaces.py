@@ -100,9 +100,12 @@ def element_name(element: Any) -> Any:
 
 
 def _labelled(element: Any, label: str = "") -> Iterator[tuple[str, int]]:
-    """The label and the value of every part of an element; labels only below a Dict."""
+    """The label and the value of every part of an element; labels only below a Dict.
+
+    Its keys are sorted, so that the name does not depend on the order in which they are given.
+    """
     if isinstance(element, dict):
-        for key, member in element.items():
+        for key, member in sorted(element.items()):
             yield from _labelled(member, f"{label}.{key}" if label else str(key))
     elif isinstance(element, tuple | list):
         for i, member in enumerate(element):

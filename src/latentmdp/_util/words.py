@@ -1,6 +1,7 @@
-"""Counted things and lists in messages."""
+"""Counted things, lists and guesses in messages."""
 
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 def plural(number: int, noun: str, nouns: str | None = None) -> str:
@@ -12,6 +13,14 @@ def listed(parts: Sequence[str], word: str = "and") -> str:
     """The parts as one reads them: "a, b and c"."""
     *first, last = parts or [""]
     return f" {word} ".join([", ".join(first), last] if first else [last])
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """What may have been meant, to follow a word that is not known; empty if nothing is near."""
+    words = list(known)
+    near = get_close_matches(word.lower().replace("_", "-"), words, n=3, cutoff=0.5)
+    near = near or get_close_matches(word.lower(), words, n=3, cutoff=0.5)
+    return f" (did you mean {listed([repr(one) for one in near], 'or')}?)" if near else ""
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

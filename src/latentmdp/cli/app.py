@@ -1,27 +1,23 @@
 """The typer application: one entry per command."""
 
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from latentmdp.cli.commands import acting, files, known_models, logs, paper, reading, start
+
 _GROUPS = {
-    "Start here": ("demo", "list", "make"),
-    "Plan with known models": ("plan", "compare", "evaluate"),
-    "Understand a policy": ("explain", "explorer", "report"),
-    "Learn from logs": ("solve", "fit", "simulate"),
-    "Learn by acting": ("learn", "lucrl"),
-    "Files and assumptions": ("info", "convert", "diagnose"),
-    "The paper": ("reproduce",),
+    "Start here": (start.demo, start.list_, start.make),
+    "Plan with known models": (known_models.plan, known_models.compare, known_models.evaluate),
+    "Understand a policy": (reading.explain, reading.explorer, reading.report),
+    "Learn from logs": (logs.solve, logs.fit, logs.simulate),
+    "Learn by acting": (acting.learn, acting.lucrl),
+    "Files and assumptions": (files.info, files.convert, files.diagnose),
+    "The paper": (paper.reproduce,),
 }
-COMMANDS = {
-    name: import_module(f"latentmdp.cli.commands.{name.replace('-', '_')}")
-    for group in _GROUPS.values()
-    for name in group
-}
-"""Commands in the order help shows them, by the name of their module, and the modules."""
-_PANELS = {name: panel for panel, group in _GROUPS.items() for name in group}
+COMMANDS = [body.__name__.strip("_") for group in _GROUPS.values() for body in group]
+"""In the order in which help shows them."""
 
 
 class _PlainFlags:
@@ -73,12 +69,13 @@ def _root(
     """Plan, learn and act when one of several hidden MDPs is in force."""
 
 
-for _name, _module in COMMANDS.items():
-    # A command that asks for the context hands options it does not know on to others from there.
-    _more = typer.Context in _module.command.__annotations__.values()
-    app.command(
-        _name,
-        cls=_Command,
-        rich_help_panel=_PANELS[_name],
-        context_settings={"allow_extra_args": _more, "ignore_unknown_options": _more},
-    )(_module.command)
+for _panel, _group in _GROUPS.items():
+    for _body in _group:
+        # A command that asks for the context hands on options that it does not know.
+        _more = typer.Context in _body.__annotations__.values()
+        app.command(
+            _body.__name__.strip("_"),
+            cls=_Command,
+            rich_help_panel=_panel,
+            context_settings={"allow_extra_args": _more, "ignore_unknown_options": _more},
+        )(_body)

@@ -6,13 +6,13 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import typer
 
 import latentmdp as lm
+from latentmdp._util import did_you_mean
 
 PLANNERS: dict[str, tuple[str, dict[str, Any]]] = {
     "qmdp": ("QMDP", {}),
@@ -37,11 +37,10 @@ def planner(method: str, **options: Any) -> Any:
     for option in options:
         if option in arguments or not takes(method, option):
             own = [f.name for f in fields(owner) if f.init and f.name != "on_progress"]
-            near = get_close_matches(option, [*own, "method", "out", "plot", "objective"], 1)
-            meant = f"; did you mean {_shown(near[0])}?" if near else "."
+            every = map(_shown, [*own, "method", "out", "plot", "objective"])
             raise typer.BadParameter(
-                f"{method} takes no option {_shown(option)}{meant} Its own are: "
-                f"{', '.join(map(_shown, own))}"
+                f"{method} takes no option {_shown(option)}{did_you_mean(_shown(option), every)}; "
+                f"its own are: {', '.join(map(_shown, own))}"
             )
     return owner(**arguments, **options)
 
@@ -54,7 +53,9 @@ def _planner_class(method: str) -> tuple[Any, dict[str, Any]]:
     for name in dir(lm.planning):
         if name.lower() == method and hasattr(getattr(lm.planning, name), "plan"):
             return getattr(lm.planning, name), {}
-    raise typer.BadParameter(f"unknown method {method!r}; known: {', '.join(PLANNERS)}")
+    raise typer.BadParameter(
+        f"unknown method {method!r}{did_you_mean(method, PLANNERS)}; known: {', '.join(PLANNERS)}"
+    )
 
 
 def _shown(option: str) -> str:
@@ -91,8 +92,11 @@ def find_policy(name: str, model: lm.LatentMDP) -> Any:
         return policy_in(Path(name))
     if Path(name).suffix:
         raise typer.BadParameter(f"there is no file {name!r} with a policy")
-    names = ", ".join(["uniform", *PLANNERS])
-    raise typer.BadParameter(f"unknown policy {name!r}; known: {names}, or a policy's file")
+    known = ["uniform", *PLANNERS]
+    raise typer.BadParameter(
+        f"unknown policy {name!r}{did_you_mean(name, known)}; known: {', '.join(known)}, or a "
+        "policy's file"
+    )
 
 
 def _instances() -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
@@ -152,7 +153,7 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
         parts = [groups.get(p.name, [own[p.name]]) for p in declared]
         parameters = [option for part in (*parts, shared) for option in part]
         outputs = {
-            p.name: p.annotation.__metadata__[0].suffixes
+            p.name: p.annotation.__metadata__[0]
             for p in parameters
             if hasattr(getattr(p.annotation, "__metadata__", [None])[0], "suffixes")
         }
@@ -179,18 +180,19 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
     return decorate
 
 
-def _checked_outputs(
-    values: Mapping[str, Any], outputs: Mapping[str, tuple[str, ...]]
-) -> list[Path]:
+def _checked_outputs(values: Mapping[str, Any], outputs: Mapping[str, Any]) -> list[Path]:
     """The files that a command will write; raises if one cannot be, or is one that it reads."""
     from latentmdp._util import listed, require_writable
 
     paths = {name: values[name] for name in outputs if values[name] is not None}
     inputs = [value for name, value in values.items() if name not in outputs]
     given = [path for value in inputs for path in (value if isinstance(value, list) else [value])]
-    read = {p.resolve() for p in given if isinstance(p, Path) and p.is_file()}
+    files = [p for p in given if isinstance(p, str | Path) and os.path.isfile(p)]
+    read = {Path(file).resolve() for file in files}  # a text too: that of --policy may be a file
     for name, path in paths.items():
-        about, suffixes = f"--{name.replace('_', '-')} {path}", outputs[name]
+        option = isinstance(outputs[name], OptionInfo)
+        about = f"{f'--{name}'.replace('_', '-') if option else name.upper()} {path}"
+        suffixes = outputs[name].suffixes
         if path.resolve() in read:
             raise typer.BadParameter(
                 f"{about} is a file that the command reads: it would be overwritten"

@@ -4,8 +4,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from latentmdp.experiments.findings import Claim, Findings
-    from latentmdp.experiments.results import Experiment, read_experiment
-    from latentmdp.experiments.runner import Outputs, Setting, reproduce, run_sweep
+    from latentmdp.experiments.runner import (
+        Experiment,
+        Outputs,
+        Setting,
+        read_experiment,
+        reproduce,
+        run_sweep,
+    )
 
 if TYPE_CHECKING:  # for other parts of the library
     from latentmdp.experiments.findings import Panel, draw_panel

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from latentmdp._util import COLOURS, INK, MUTED, plural, require_choice
+from latentmdp._util import COLOURS, INK, MUTED, plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,15 +65,6 @@ class Line:
     style: str = "-"
     at_least: tuple[bool, ...] = ()
 
-    def __post_init__(self) -> None:
-        require_choice("style", self.style, ("-", "--", ":", "-.", "o"))
-        parts = (self.x, self.mean, self.low, self.high, self.at_least)
-        sizes = [len(part) for part in parts]
-        if not set(sizes) <= {0, sizes[0]} or sizes[1] != sizes[0]:
-            raise ValueError(f"the parts of line {self.name!r} differ in length: {sizes}")
-        if len(self.low) != len(self.high):
-            raise ValueError(f"line {self.name!r} has one of 'low' and 'high', and not the other")
-
 
 @dataclass(frozen=True)
 class Panel:
@@ -88,9 +79,6 @@ class Panel:
     y: str
     lines: tuple[Line, ...]
     log: str = ""
-
-    def __post_init__(self) -> None:
-        require_choice("log", self.log, ("", "x", "y", "xy"))
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,13 @@ An experiment is one module, listed in `designs`, with three functions:
     analyse(table) -> `Findings`: panels, and claims held against the numbers
 
 `reproduce` runs every setting that has no result yet, in parallel processes, and writes the
-figure (SVG and PNG), all numbers (Parquet), a page of text, and a manifest that `latentmdp report`
-reads. The result of a setting is kept like the checkpoint of a run: its columns as arrays, with the
-setting, the seconds it took and a digest; a damaged file is refused.
+figure (SVG and PNG), all numbers (Parquet) and a page of text. The result of a setting is kept like
+the checkpoint of a run: its columns as arrays, with the setting, the seconds it took and a digest.
+
+`manifest.json` is written last, so a folder that has one is complete. It holds every run with its
+setting and seconds, a digest of the numbers, and one of all but times and the version. From it and
+the numbers `read_experiment` makes the findings again, as `latentmdp report` shows them. Damaged
+files are refused.
 """
 
 from __future__ import annotations
@@ -32,25 +36,26 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from latentmdp._util import (
+    FORMAT,
     CheckpointError,
     atomic_write,
+    did_you_mean,
     one_writer,
+    plain,
     plural,
     progress_bar,
     read_checkpoint,
     require_writable,
+    storage,
     write_checkpoint,
     write_figure,
 )
+from latentmdp._version import __version__
 from latentmdp.engines import Engine, Threads, thread_count
+from latentmdp.errors import FormatError
 from latentmdp.experiments.findings import Claim, Findings, figure_of
-from latentmdp.experiments.results import (
-    MANIFEST,
-    Experiment,
-    FinishedRun,
-    write_experiment,
-)
 
+MANIFEST = "manifest.json"
 Columns = Mapping[str, ArrayLike]
 Work = Callable[["Setting"], Columns]
 
@@ -89,6 +94,27 @@ class SettingResult(NamedTuple):
 
 
 @dataclass(frozen=True)
+class FinishedRun:
+    """One run: its id and values, its file in `runs/`, and its seconds (None: not recorded)."""
+
+    id: str
+    values: dict[str, Any]
+    file: str
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a folder holds; `version` is that of the library that wrote it."""
+
+    name: str
+    quick: bool
+    findings: Findings
+    runs: tuple[FinishedRun, ...]
+    version: str = __version__
+
+
+@dataclass(frozen=True)
 class Outputs:
     """The files of an experiment, and its claims."""
 
@@ -118,6 +144,14 @@ def designs() -> dict[str, Design]:
     from latentmdp.experiments import fig1a, fig1b, fig2, lower_bound
 
     return {"fig1a": fig1a, "fig1b": fig1b, "fig2": fig2, "lower-bound": lower_bound}
+
+
+def _design(name: str) -> Design:
+    experiments = designs()
+    if name.replace("_", "-") not in experiments:
+        meant = did_you_mean(name, experiments)
+        raise ValueError(f"there is no experiment {name!r}{meant}; known: {', '.join(experiments)}")
+    return experiments[name.replace("_", "-")]
 
 
 def seeds_of(quick: bool, seeds: int | None) -> range:
@@ -165,24 +199,18 @@ def reproduce(
     engine
         Where to run instead, for instance `engines.Dask`.
     """
-    experiments, stem = designs(), name.replace("-", "_")
-    design = experiments.get(name.replace("_", "-"))
-    if design is None:
-        raise ValueError(f"there is no experiment {name!r}; known: {', '.join(experiments)}")
+    design, stem = _design(name), name.replace("-", "_")
     folder = Path(out) / (f"{stem}-quick" if quick else stem)
     folder.mkdir(parents=True, exist_ok=True)
     require_writable(folder / MANIFEST)
     settings = design.sweep(quick, seeds)
     runs = folder / "runs"
     table = run_sweep(settings, design.work, runs, jobs, progress=progress, engine=engine)
-    findings = design.analyse(table)
-    if quick:
-        small = " A small version of the experiment: its claims are not the paper's."
-        findings = replace(findings, description=findings.description + small)
     finished = tuple(
         FinishedRun(s.id, dict(s.values), s.file_name, read_result(runs, s).seconds)
         for s in settings
     )
+    findings = _findings(design, table, quick)
     experiment = Experiment(stem, quick, findings, finished)
     figures = tuple(folder / f"{stem}.{suffix}" for suffix in ("svg", "png"))
     figure = figure_of(findings.panels, findings.title)
@@ -193,8 +221,73 @@ def reproduce(
         pq.write_table(table, stream)
     with atomic_write(page) as stream:
         stream.write(_page(experiment).encode())
-    write_experiment(folder, experiment)
+    _write_manifest(folder, experiment, numbers)
     return Outputs(folder, figures, numbers, page, folder / MANIFEST, findings.claims)
+
+
+def _findings(design: Design, table: pa.Table, quick: bool) -> Findings:
+    findings = design.analyse(table)
+    small = " A small version of the experiment: its claims are not the paper's."
+    return replace(findings, description=findings.description + small * quick)
+
+
+def _write_manifest(folder: Path, experiment: Experiment, numbers: Path) -> None:
+    digest = hashlib.sha256(numbers.read_bytes()).hexdigest()
+    content = {"format": FORMAT, "kind": "experiment", "schema": 2, "numbers": digest}
+    content |= {n: plain(v) for n, v in vars(experiment).items() if n != "findings"}
+    with atomic_write(folder / MANIFEST) as stream:
+        signed = {**content, "digest": _manifest_digest(content)}
+        stream.write(json.dumps(signed, indent=1, allow_nan=False).encode())
+
+
+def read_experiment(folder: str | os.PathLike[str]) -> Experiment:
+    """Read what `reproduce` wrote.
+
+    Raises
+    ------
+    FormatError
+        If the folder has no manifest, or files that are damaged.
+    """
+    path = Path(folder) / MANIFEST
+    if not path.is_file():
+        raise FormatError(
+            f"{folder} has no {MANIFEST}: it is not the folder of a finished experiment. "
+            "`latentmdp reproduce` finishes one: it keeps the runs that are done and writes the "
+            "rest"
+        )
+    try:
+        if path.stat().st_size > storage.MAX_TEXT:
+            raise FormatError(f"has more than {storage.MAX_TEXT:,} bytes")
+        return _experiment(Path(folder), storage.parse(path.read_text(encoding="utf-8")))
+    # A damaged or hostile file can make any parser beneath raise anything.
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise FormatError(f"{path} is not the manifest of an experiment: {reason}") from None
+
+
+def _experiment(folder: Path, content: dict[str, Any]) -> Experiment:
+    if (content["format"], content["kind"]) != (FORMAT, "experiment"):
+        raise FormatError(f"it holds {content['kind']!r}")
+    if content["schema"] not in (1, 2):  # schema 1 had the findings, and no digest of the numbers
+        raise FormatError(f"schema {content['schema']!r}, this version reads 1 and 2")
+    if content["digest"] != _manifest_digest(content):
+        raise FormatError("its contents are not those that were written")
+    design, runs = _design(content["name"]), [FinishedRun(**run) for run in content["runs"]]
+    for run in runs:
+        storage.as_seconds(run.seconds or 0.0)
+    numbers = (folder / f"{content['name']}.parquet").read_bytes()
+    if content["schema"] > 1 and content["numbers"] != hashlib.sha256(numbers).hexdigest():
+        raise FormatError("the numbers beside it are not those that were written")
+    quick = storage.as_flag(content["quick"], "quick")
+    findings = _findings(design, pq.read_table(pa.BufferReader(numbers)), quick)
+    return Experiment(content["name"], quick, findings, (*runs,), content["version"])
+
+
+def _manifest_digest(content: dict[str, Any]) -> str:
+    """Of everything but the digest, the version and the seconds of runs."""
+    lasting = {name: v for name, v in content.items() if name not in ("digest", "version")}
+    lasting["runs"] = [{k: v for k, v in run.items() if k != "seconds"} for run in content["runs"]]
+    return storage.digest_of({}, json.dumps(lasting, sort_keys=True))
 
 
 def run_sweep(

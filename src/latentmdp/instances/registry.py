@@ -13,11 +13,10 @@ The first line of its docstring is the summary the registry shows.
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from latentmdp._util import RNGLike, as_generator
+from latentmdp._util import RNGLike, as_generator, did_you_mean
 from latentmdp.model import LatentMDP
 
 Builder = TypeVar("Builder", bound=Callable[..., LatentMDP])
@@ -90,7 +89,7 @@ def get_instance(name: str) -> Instance:
     if not isinstance(name, str):
         raise TypeError(f"the name of an instance must be a string, got {type(name).__name__}")
     if name not in _REGISTRY:
-        hint = _did_you_mean(name, list(_REGISTRY))
+        hint = did_you_mean(name, _REGISTRY)
         raise ValueError(
             f"there is no instance {name!r}{hint}; known: {', '.join(sorted(_REGISTRY))}"
         )
@@ -136,14 +135,8 @@ def make(name: str, rng: RNGLike = None, **arguments: Any) -> LatentMDP:
             accepted = [*instance.arguments, *(["discount"] if only_ends else [])]
             raise TypeError(
                 f"instance {name!r} takes no argument {argument!r}"
-                f"{_did_you_mean(argument, accepted)}; it takes: {', '.join(accepted) or 'none'}"
+                f"{did_you_mean(argument, accepted)}; it takes: {', '.join(accepted) or 'none'}"
             )
     generator = as_generator(rng)
     model = instance.build(*([generator] if instance.uses_rng else []), **arguments)
     return model.replace(**changes) if changes else model
-
-
-def _did_you_mean(word: str, words: list[str]) -> str:
-    matches = get_close_matches(word.lower().replace("_", "-"), words, n=3, cutoff=0.5)
-    matches = matches or get_close_matches(word.lower(), words, n=3, cutoff=0.5)
-    return f" (did you mean {' or '.join(repr(c) for c in matches)}?)" if matches else ""

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from latentmdp._model_table import COLUMNS, model_columns
-from latentmdp._util import names
+from latentmdp._util import did_you_mean, names
 from latentmdp.errors import FormatError
 from latentmdp.logs import Trajectories, frames
 from latentmdp.model import LatentMDP
@@ -113,12 +113,16 @@ def model_or_logs(table: Any, arguments: dict[str, Any]) -> LatentMDP | Trajecto
         return model_of(table, arguments)
     if called.get("episode", "episode") in names:
         return Trajectories.from_table(table, **arguments)
+    listed = f"it has {', '.join(map(repr, names[:20])) or 'none'}"
+    for name in (arguments.get("columns") or {}).values():
+        if name not in names:
+            raise FormatError(f"has no column {name!r}{did_you_mean(name, names)}; {listed}")
     needed = ("state", "action", "next_state", "probability")
     lacking = next(word for word in needed if called.get(word, word) not in names)
     raise FormatError(
         f"has no column {called.get('episode', 'episode')!r} (episode), as logs have, and no "
-        f"column {called.get(lacking, lacking)!r} ({lacking}), as a model has; it has "
-        f"{', '.join(map(repr, names[:20])) or 'none'}; `columns` says which is which"
+        f"column {called.get(lacking, lacking)!r} ({lacking}), as a model has; {listed}; `columns` "
+        "says which is which"
     )
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from latentmdp._util import PathLike, atomic_write, require_writable
+from latentmdp._util import PathLike, atomic_write, did_you_mean, require_writable
 from latentmdp.errors import FormatError, ModelError
 from latentmdp.io import json, kinds, npz, pomdp_file, pomdpx, session_file
 from latentmdp.io.solver_files import CHECKER_SUFFIXES
@@ -153,8 +152,7 @@ def _require_known(arguments: dict[str, Any], reader: ModuleType, source: Path) 
     if unknown and reader in (npz, json):
         raise TypeError(f"{source}: such a file holds everything, load takes no {unknown[0]!r}")
     if unknown:
-        near = get_close_matches(unknown[0], accepted, 1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
+        meant = did_you_mean(unknown[0], sorted(accepted))
         raise TypeError(f"{source}: load takes no {unknown[0]!r} for such a file{meant}")
 
 

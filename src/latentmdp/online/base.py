@@ -523,10 +523,19 @@ def played_logs(played: Played, contexts: NDArray[Any], space: Space) -> Traject
 
 
 def _named(run: Run, world: World) -> Run:
-    """The run with the world's own names of states and actions in its model."""
+    """The run with the world's own names of states and actions in its models."""
     names = {"state_names": world.state_names, "action_names": world.action_names}
     names = {name: value for name, value in names.items() if value is not None}
-    return replace(run, model=run.model.replace(**names)) if names else run
+    if not names:
+        return run
+    policy: Any = run.policy
+    if isinstance(getattr(policy, "model", None), LatentMDP):  # that of its filter
+        fields = policy.to_fields() | {"model": policy.model.replace(**names)}
+        policy = type(policy).from_fields(fields)
+    plan = run.plan
+    if plan is not None and plan.policy is run.policy:
+        plan = replace(plan, policy=policy)
+    return replace(run, model=run.model.replace(**names), policy=policy, plan=plan)
 
 
 def next_chunk(chunk: int, played: int, seconds: float) -> int:

@@ -6,13 +6,11 @@ The names are imported when first used, so that a command that only prints loads
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from latentmdp.report.decision_page import write_decision_page
-    from latentmdp.report.decisions import DecisionTable, decision_table
+    from latentmdp.report.decisions import DecisionTable, decision_table, write_decision_page
     from latentmdp.report.policy_page import write_explorer
     from latentmdp.report.report import write_report
 
 if TYPE_CHECKING:  # for other parts of the library
-    from latentmdp.report.contexts import assignment
     from latentmdp.report.demo import (
         INSTANCES,
         QUICK,
@@ -21,7 +19,7 @@ if TYPE_CHECKING:  # for other parts of the library
         values_table,
         write_demo,
     )
-    from latentmdp.report.groups import profiles, write_groups
+    from latentmdp.report.groups import assignment, profiles, write_groups
     from latentmdp.report.plans import PlannerResult, try_planner
 else:
     from latentmdp._util import lazy_names

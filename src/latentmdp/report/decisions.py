@@ -47,6 +47,7 @@ from latentmdp._util import (
 from latentmdp.model import LatentMDP
 from latentmdp.planning import (
     ActionRule,
+    Robust,
     Value,
     action_rule,
     belief_at,
@@ -54,8 +55,18 @@ from latentmdp.planning import (
     evaluate,
     explain,
 )
-from latentmdp.policies import AlphaVectorPolicy, Policy
-from latentmdp.report.page import Picture, Table, context_labels, csv_text, drawn
+from latentmdp.policies import AlphaVectorPolicy, MixturePolicy, Policy
+from latentmdp.report.page import (
+    Picture,
+    Section,
+    Table,
+    context_labels,
+    csv_text,
+    drawn,
+    sizes,
+    write_page,
+)
+from latentmdp.report.plans import risk_table
 
 Change = tuple[float, int]
 """(probability of a context, the action from there on)."""
@@ -69,26 +80,18 @@ class Rule:
     ----------
     action
         At the belief of the table; None in a terminal state.
-    changes : one tuple for each context
-        The probabilities of the context at which something else is done, and what, in their order.
-    possible : one flag for each context
-        Whether the policy can come to the state in this phase if the context is in force.
+    changes
+        For each context m with which the policy can come to the state in this phase: the
+        probabilities of m at which something else is done, and what, in their order.
     """
 
     state: int
     action: int | None
-    changes: tuple[tuple[Change, ...], ...]
-    possible: tuple[bool, ...]
+    changes: Mapping[int, tuple[Change, ...]]
 
     def agrees(self, other: Rule, tolerance: float) -> bool:
         """Whether the actions are the same where both can occur, and thresholds nearly so."""
-        pairs = [
-            (mine, theirs)
-            for mine, theirs, both in zip(
-                self.changes, other.changes, np.logical_and(self.possible, other.possible)
-            )
-            if both
-        ]
+        pairs = [(self.changes[m], other.changes[m]) for m in self.changes.keys() & other.changes]
         return not pairs or (
             self.action == other.action
             and all([a for _, a in mine] == [a for _, a in theirs] for mine, theirs in pairs)
@@ -101,12 +104,8 @@ class Rule:
 
     def joined(self, other: Rule) -> Rule:
         """Both, where each can occur."""
-        if not any(self.possible):
-            return other
-        both = zip(self.changes, other.changes, self.possible)
-        changes = tuple(mine if possible else its for mine, its, possible in both)
-        either = tuple(a or b for a, b in zip(self.possible, other.possible))
-        return replace(self, changes=changes, possible=either)
+        merged = {**other.changes, **self.changes}
+        return replace(self if self.changes else other, changes=merged)
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ class DecisionTable:
     whole: bool
 
     def __repr__(self) -> str:
-        changes = sum(len(c) for phase in self.phases for r in phase.rules for c in r.changes)
+        changes = sum(len(c) for p in self.phases for r in p.rules for c in r.changes.values())
         states = len(self.phases[0].rules)
         return (
             f"DecisionTable({plural(states, 'state')}, {plural(len(self.phases), 'phase')}, "
@@ -165,17 +164,17 @@ class DecisionTable:
         return csv_text(self._csv_rows()).decode()
 
     def _csv_rows(self) -> Iterator[tuple[Any, ...]]:
+        contexts = context_labels(self.model)
         yield "from_step", "to_step", "state", "context", "from_probability", "action"
         for phase in self.phases:
             for rule in phase.rules:
                 where = (phase.first, phase.last, self._state(rule.state))
-                if rule.action is None and any(rule.possible):
-                    yield *where, "", "", ""
-                for m, name in enumerate(context_labels(self.model)):
-                    if rule.action is not None and rule.possible[m]:
-                        base = (float(self.belief[m]), rule.action)
-                        for share, action in (base, *rule.changes[m]):
-                            yield *where, name, share, self._action(action)
+                if rule.action is None:
+                    yield from [(*where, "", "", "")] * bool(rule.changes)
+                    continue
+                for m, changes in sorted(rule.changes.items()):
+                    for share, action in ((float(self.belief[m]), rule.action), *changes):
+                        yield *where, contexts[m], share, self._action(action)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a .md or a .csv file."""
@@ -207,7 +206,8 @@ class DecisionTable:
         M = self.model.n_contexts
         if rule.action is None:
             return np.empty((0, M)), []
-        printed = [[(round(x, 3), a) for x, a in changes] for changes in rule.changes]
+        columns = (rule.changes.get(m, ()) for m in range(M))
+        printed = [[(round(x, 3), a) for x, a in column] for column in columns]
         cuts = sorted({x - b for b, column in zip(self.belief, printed) for x, _ in column})
         pieces = [-np.inf, *cuts]
         heights = np.concatenate([[0.0], -np.cumsum(cuts)])
@@ -233,7 +233,7 @@ class DecisionTable:
         where, seen = dict[str, list[str]](), set[int]()
         for phase in self.phases:
             for rule in phase.rules:
-                if any(rule.possible) and rule.action is not None and rule.state not in seen:
+                if rule.changes and rule.action is not None and rule.state not in seen:
                     seen.add(rule.state)
                     told = explain(self.model, self.policy, rule.state, self.belief, phase.first)
                     here = f"{self._state(rule.state)}{self.model.duration.step(phase.first)}"
@@ -290,10 +290,11 @@ class DecisionTable:
     def _row(self, rule: Rule) -> Iterator[str]:
         yield self._state(rule.state)
         over = "the episode is over" if rule.action is None else self._action(rule.action)
-        yield over if any(rule.possible) else ""
-        for changes, possible in zip(rule.changes, rule.possible):
-            steps = [f"{self._action(a)} from {share:.1%}" for share, a in changes]
-            yield ("; ".join(steps) or "the same") * (possible and rule.action is not None)
+        yield over if rule.changes else ""
+        for m in range(self.model.n_contexts):
+            steps = [f"{self._action(a)} from {share:.1%}" for share, a in rule.changes.get(m, ())]
+            can_occur = m in rule.changes and rule.action is not None
+            yield ("; ".join(steps) or "the same") * can_occur
 
 
 def page_tables(table: DecisionTable, about: str = "") -> list[Table]:
@@ -390,11 +391,11 @@ def _rule(
     model: LatentMDP, rule: ActionRule, t: int, s: int, belief: Floats, possible: Flags
 ) -> Rule:
     """What is done in a state at time t."""
-    can = tuple(possible.tolist())
+    contexts = np.flatnonzero(possible).tolist()
     if model.terminal[s]:
-        return Rule(s, None, ((),) * model.n_contexts, can)
+        return Rule(s, None, dict.fromkeys(contexts, ()))
     ways = rule.ways(t, s, belief)
-    return Rule(s, ways[0][0][1], tuple(tuple(way[1:]) for way in ways), can)
+    return Rule(s, ways[0][0][1], {m: tuple(ways[m][1:]) for m in contexts})
 
 
 def _reached(model: LatentMDP, rule: ActionRule, belief: Floats) -> Iterator[Flags]:
@@ -419,3 +420,56 @@ def _reached(model: LatentMDP, rule: ActionRule, belief: Floats) -> Iterator[Fla
                 break
         yield here
         here = reached
+
+
+def write_decision_page(
+    model: LatentMDP,
+    policy: Policy,
+    out: str | os.PathLike[str],
+    belief: ArrayLike | Mapping[str, float] | None = None,
+    t: int | None = None,
+    title: str = "Decision table",
+) -> None:
+    """Write what a policy does, and what it earns in each context, as one HTML page.
+
+    Parameters
+    ----------
+    out
+        The HTML file.
+    belief
+        Where the lines of the table begin; by default the weights of the contexts.
+    t
+        One time in the episode, from 0; by default all of them, by phases.
+    """
+    require_writable(out)
+    tables = list(_tables(model, policy, belief, t))
+    # The best worst case is bounded this closely, or as far as ten seconds lead.
+    careful = Robust("worst-case", gap=0.02, time_limit=10.0).plan(model)
+    assert careful.lower is not None
+    assert careful.upper is not None
+    compared = {"this policy": policy, "best for the worst case": careful.policy}
+    risk = risk_table(model, compared, (careful.lower, careful.upper))
+    pictures = policy_pictures(model, policy) if isinstance(policy, AlphaVectorPolicy) else []
+    page = [
+        Section("What to do", reading(model), tables),
+        Section(
+            "What it earns, and in the worst case",
+            "Costs are negative numbers. The last column is a policy that is made for the worst "
+            "case: it shows what caution would earn in each context, and what it costs on average.",
+            [risk],
+            pictures,
+        ),
+    ]
+    write_page(out, title, f"{sizes(model)}; which of the models holds is not known.", page)
+
+
+def _tables(
+    model: LatentMDP, policy: Policy, belief: ArrayLike | Mapping[str, float] | None, t: int | None
+) -> Iterator[Table]:
+    """The decision tables, or those of each policy that a mixture may draw."""
+    if not isinstance(policy, MixturePolicy):
+        yield from page_tables(decision_table(model, policy, belief, t))
+        return
+    for i, (part, share) in enumerate(zip(policy.parts, policy.weights.tolist())):
+        about = f"Policy {i + 1}, drawn at the start with probability {share:.3g}"
+        yield from page_tables(decision_table(model, part, belief, t), about)

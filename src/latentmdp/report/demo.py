@@ -16,16 +16,21 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.axes import Axes
 
-from latentmdp._util import COLOURS, MUTED, Worded, cell, legend, plural
+from latentmdp._util import COLOURS, MUTED, Floats, Worded, band, cell, legend, plural
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
 from latentmdp.online import learn
 from latentmdp.planning import HSVI, Memoryless, Value, context_values, evaluate
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
-from latentmdp.report.contexts import draw_growth, growth
 from latentmdp.report.page import Section, Table, drawn, sizes, write_page
-from latentmdp.report.records import Record, curves_section, runs_section, settings_tables
-from latentmdp.report.report import model_section
+from latentmdp.report.report import (
+    Record,
+    beliefs_along,
+    curves_section,
+    model_section,
+    runs_section,
+    settings_tables,
+)
 from latentmdp.theory import separation
 
 
@@ -174,6 +179,32 @@ def demonstrate(
         ],
     )
     return Demonstration(name, facts, records, [replace(known, text=about), learning])
+
+
+def growth(
+    world: LatentMDP,
+    policy: Policy | HistoryPolicy,
+    believed: LatentMDP,
+    episodes: int = 2_000,
+    seed: int = 0,
+) -> Floats:
+    """Belief in the true context after 0, 1, ..., H steps of many episodes, (N, H + 1).
+
+    The standard error of the mean of so many `episodes` is about 0.01.
+    """
+    along, true = beliefs_along(world, policy, believed, episodes, seed)
+    return np.asarray(np.take_along_axis(along, true[:, None, None], axis=2)[..., 0])
+
+
+def draw_growth(axes: Axes, curves: dict[str, Floats]) -> None:
+    """Mean belief in the true context along an episode, with the middle 80% of episodes."""
+    for i, (name, values) in enumerate(curves.items()):
+        spread = tuple(np.quantile(values, (0.1, 0.9), axis=0))
+        band(axes, np.arange(values.shape[1]), values, COLOURS[i], name, spread=spread)
+    axes.locator_params(axis="x", integer=True)
+    axes.set(xlabel="steps taken in the episode", ylabel="belief in the true context")
+    axes.set_ylim(0.0, 1.02)
+    legend(axes, columns=1)
 
 
 COLUMNS = {

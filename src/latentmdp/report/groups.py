@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Floats, atomic_write, names
+from latentmdp._util import Floats, Worded, atomic_write, names
 from latentmdp.fit import Fit
 from latentmdp.logs import Logs, cell_counts, first_state_counts
 from latentmdp.report.page import context_labels, csv_text
@@ -37,6 +37,30 @@ class _Feature(NamedTuple):
         error = self.variance[m] / number[m] + (share**2 * self.variance / number).sum()
         mean = float(share @ self.values)
         return mean, float((self.values[m] - mean) / np.sqrt(max(error, 1e-12)))
+
+
+def assignment(fit: Fit, logs: Logs) -> dict[str, Any]:
+    """Facts of p(m | individual) after a fit to these logs: how surely individuals belong to one.
+
+    An individual counts once, whatever its segments, and as often as its multiplicity says. The
+    mean probability of the likeliest context is the expected accuracy of the labels.
+    """
+    first, counts = [], []
+    for batch in logs.batches():
+        part = batch.read()
+        first.append(batch.start + part.beginnings())
+        counts.append(part.multiplicities()[part.beginnings()])
+    likely = fit.responsibilities[np.concatenate(first)]
+    weights, top = np.concatenate(counts).astype(np.float64), likely.max(axis=1)
+    sure = float(np.average(top >= 0.95, weights=weights))
+    right = float(np.average(top, weights=weights))
+    return {
+        "share_sure": Worded(
+            sure, f"{sure:.1%} of episodes belong to one context with 0.95 or more"
+        ),
+        "expected_accuracy": Worded(right, f"{right:.1%} of the labels"),
+        "expected_episodes": weights @ likely,
+    }
 
 
 def profiles(fit: Fit, logs: Logs, most: int = 3) -> list[str]:

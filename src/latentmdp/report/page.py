@@ -2,7 +2,7 @@
 
 It needs no script and no network. Figures stand in it as SVG with the page's font and colours:
 matplotlib draws with the colours below, and in the SVG each becomes a CSS variable, which the page
-sets for light, dark and print. A figure of its own (`standalone_svg`) brings both palettes along.
+sets for light, dark and print.
 """
 
 from __future__ import annotations
@@ -68,22 +68,9 @@ def sizes(model: LatentMDP) -> str:
     return f"{listed(parts)}, {model.duration}"
 
 
-def _declarations(palette: Mapping[str, str]) -> str:
+def declarations(palette: Mapping[str, str]) -> str:
     """A palette as CSS."""
     return " ".join(f"--{name}: {colour};" for name, colour in palette.items())
-
-
-def standalone_svg(figure: Figure, key: str) -> str:
-    """A figure as a file of its own, on a card that is light or dark with its reader's screen."""
-    style = (
-        f"<style>svg {{ {_declarations(LIGHT)} background: var(--card); border-radius: 6px; }} "
-        f"@media (prefers-color-scheme: dark) {{ svg {{ {_declarations(DARK)} }} }} "
-        'text { fill: var(--ink); font-family: system-ui, "Segoe UI", Roboto, sans-serif'
-        " !important; }</style>"
-    )
-    text = re.sub(r"(?m)^ +| +$", "", inline_svg(figure, key))
-    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text)  # a hundredth of a point cannot be seen
-    return text.replace(">", f">{style}", 1)
 
 
 def inline_svg(figure: Figure, key: str) -> str:
@@ -112,12 +99,11 @@ class Picture:
     title: str
     figure: Figure
     caption: str
-    wide: bool = False
 
 
 def drawn(title: str, caption: str, draw: Callable[[Axes], object], height: float = 3.4) -> Picture:
     """A picture on axes of a figure of its own, which no notebook shows."""
-    figure, (axes,) = canvas(height)
+    figure, axes = canvas(height)
     draw(axes)
     return Picture(title, figure, caption)
 
@@ -167,7 +153,7 @@ def render(title: str, lead: str, sections: Sequence[Section]) -> str:
         # Drawn by matplotlib, which escapes its texts: safe to stand in the page as it is.
         return Markup(inline_svg(picture.figure, f"f{next(numbers)}"))
 
-    palettes = {"light": _declarations(LIGHT), "dark": _declarations(DARK)}
+    palettes = {"light": declarations(LIGHT), "dark": declarations(DARK)}
     return from_template(
         "report.html.j2", title=title, lead=lead, sections=sections, svg=svg, **palettes
     )

@@ -26,7 +26,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from latentmdp._util import Floats, Integers, Result, RNGLike, as_generator, components
+from latentmdp._util import (
+    Floats,
+    Integers,
+    Result,
+    RNGLike,
+    as_generator,
+    components,
+    names,
+)
 from latentmdp.logs import Logs, Trajectories, cell_counts, sizes_of
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.spectral import Evidence, evident_rank
@@ -74,6 +82,8 @@ class LogDiagnosis(Verdicts):
         Whether the transitions seen connect all states that occur.
     lost_windows
         Windows that were left out because something in them is missing.
+    state_names
+        What states are called, if anything.
     """
 
     episodes: int
@@ -85,6 +95,7 @@ class LogDiagnosis(Verdicts):
     visible_contexts: Integers
     connected: bool
     lost_windows: int = 0
+    state_names: tuple[str, ...] | None = None
 
     @property
     def n_contexts_seen(self) -> int:
@@ -97,7 +108,8 @@ class LogDiagnosis(Verdicts):
         missing = int((self.visits == 0).sum())
         s = int(np.argmax(self.visible_contexts + np.isfinite(self.noise) / 2.0))
         values = ", ".join(f"{v:.2g}" for v in self.singular_values[s][: self.n_contexts_seen + 1])
-        evidence = f"state {s} has singular values {values} at noise {self.noise[s]:.2g}"
+        where = names.label("state", s, self.state_names)
+        evidence = f"{where} has singular values {values} at noise {self.noise[s]:.2g}"
         if not np.isfinite(self.noise[s]):
             evidence = "no state was seen often enough to show more"
         tried = "every state and action was tried"
@@ -156,6 +168,7 @@ def diagnose_logs(
         visible_contexts=np.array([one.rank for one in evidence]),
         connected=_connected(logs),
         lost_windows=lost,
+        state_names=logs.state_names,
     )
 
 

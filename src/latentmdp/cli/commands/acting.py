@@ -1,6 +1,9 @@
-"""`latentmdp learn`: act in a model as if it were unknown, and learn."""
+"""Learners that act: `learn`, `lucrl`."""
 
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
@@ -9,7 +12,7 @@ from latentmdp.cli.screen import Screen
 
 
 @options.command(config=True)
-def command(
+def learn(
     screen: Screen,
     model: options.ModelFile,
     outputs: options.OutcomeFiles,
@@ -57,3 +60,41 @@ def command(
     header = ("episodes", "contexts", "model error", "mean return")
     screen.table(f"learning in {model}", header, rows)
     screen.result("in all", {**learned.facts(), "qmdp_on_truth": informed}, model=model)
+
+
+@options.command(config=True)
+def lucrl(
+    screen: Screen,
+    model: options.ModelFile,
+    episodes: options.Episodes = 10_000,
+    labels: Literal["revealed", "inferred"] = "revealed",
+    contexts: Annotated[int | None, typer.Option(min=1)] = None,
+    start: Path | None = None,
+    checkpoint: options.Checkpoint = None,
+    out: Annotated[Path | None, options.written(".parquet", ".npz")] = None,
+    plot: options.Plot = None,
+    seed: options.Seed = 0,
+) -> None:
+    """Learn by acting: L-UCRL with Q-MDP.
+
+    Example: `latentmdp lucrl m.npz --episodes 10000 --out run.parquet`
+
+    Parameters
+    ----------
+    labels
+        Contexts are `revealed` after each episode, or `inferred`.
+    contexts
+        How many contexts to assume, if not the model's or start's.
+    start
+        What is known: a model, or logs with contexts.
+    out
+        Save the run (.parquet or .npz).
+    """
+    world = options.load_model(model)
+    beginning = None if start is None else lm.load(start)
+    learner = lm.LUCRL(contexts=labels, start=beginning, n_contexts=contexts)
+    screen.checkpoint = checkpoint
+    run = learner.run(world, episodes, rng=seed, checkpoint=checkpoint, progress=screen.talks)
+    options.save(run, out)
+    options.draw(plot, run)
+    screen.result(f"learning in {model}", run, model=model, out=out)

@@ -1,4 +1,4 @@
-"""`latentmdp reproduce`: the experiments of the paper."""
+"""The experiments of the paper: `reproduce`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ from latentmdp.cli.screen import Screen
 
 
 @options.command(config=True)
-def command(
+def reproduce(
     screen: Screen,
     name: Annotated[str, options.completed(KINDS["experiments"], typer.Argument, metavar="NAME")],
     quick: options.Quick = False,

@@ -1,4 +1,4 @@
-"""`latentmdp explain`: why a policy acts as it does, and the policy as a decision table."""
+"""Policies and runs on pages for people: `explain`, `explorer`, `report`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,12 +7,12 @@ import typer
 
 import latentmdp as lm
 from latentmdp.cli import options
-from latentmdp.cli.catalogue import DEFAULT, find_policy
+from latentmdp.cli.catalogue import DEFAULT, find_policy, policy_in
 from latentmdp.cli.screen import Screen
 
 
 @options.command()
-def command(
+def explain(
     screen: Screen,
     model: options.ModelFile,
     policy: options.PolicyName = DEFAULT,
@@ -60,3 +60,62 @@ def command(
     screen.result(model=model, policy=policy, out=out, plot=plot, **data)
     for line in () if explanation is None else explanation.text.splitlines():
         screen.say(line)
+
+
+@options.command()
+def explorer(
+    screen: Screen,
+    policy: Annotated[Path, options.existing_file("POLICY")],
+    model: Annotated[Path | None, typer.Option(exists=True)] = None,
+    out: options.PageOut = Path("explorer.html"),
+    title: options.Title = "Policy explorer",
+    unit: str = "",
+) -> None:
+    """Write a page for people who do not program: pick what was observed, see what to do.
+
+    One file that opens offline. It shows the belief, the recommended action, its margin and the
+    values by context, and keeps the history in its address.
+
+    Example: `latentmdp explorer policy.npz --out explorer.html`
+
+    Parameters
+    ----------
+    policy
+        A policy, or what holds one: a plan, a run, an outcome of `solve` (.npz).
+    model
+        The model of a policy that has none of its own.
+    unit
+        What rewards are counted in: `k€`, `days`.
+    """
+    world = None if model is None else options.load_model(model)
+    lm.report.write_explorer(policy_in(policy), out, world, title, unit)
+    screen.result(explorer=out, bytes=out.stat().st_size)
+
+
+@options.command()
+def report(
+    screen: Screen,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", exists=True, readable=True)],
+    out: options.PageOut = Path("report.html"),
+    truth: Annotated[Path | None, typer.Option(exists=True)] = None,
+    title: options.Title = "Report",
+) -> None:
+    """Write one self-contained HTML page about runs: it opens offline, on a phone, on paper.
+
+    Settings and seeds, curves with their spread over runs, beliefs along an episode, where
+    contexts differ, which assumptions hold, the planner's bounds, what a policy found in logs will
+    earn, which claims of the paper held, and timing.
+
+    Example: `latentmdp report a.parquet b.parquet --out report.html`
+
+    Parameters
+    ----------
+    runs
+        Runs (.parquet of `lucrl`, .npz of `learn --run-out`), outcomes (.npz of `solve
+        --run-out`), folders of `reproduce`, and models.
+    truth
+        File of the true model, to compare with.
+    """
+    with screen.progress("reading, planning and drawing"):
+        lm.report.write_report(runs, out, truth, title)
+    screen.result(report=out, bytes=out.stat().st_size)
