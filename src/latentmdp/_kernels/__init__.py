@@ -7,6 +7,8 @@ along the contexts; kernels release the GIL and never launch threads of their ow
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from numba import njit
+
     from latentmdp._kernels import bellman, tables
     from latentmdp._kernels.alias import alias_draw, alias_tables, draw_entry, ragged_alias_tables
     from latentmdp._kernels.belief import (

@@ -8,9 +8,9 @@ among all entries.
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from latentmdp._kernels import njit
 from latentmdp._kernels.rows import product
 from latentmdp._util import read_only
 

@@ -22,8 +22,9 @@ zeros that the dense form adds and for products that are fused with the sum that
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from latentmdp._kernels import njit
 
 GROUP = 8  # next states summed at once, and the doubles of the widest vectors there are
 

@@ -14,7 +14,8 @@ import math
 from functools import cache
 
 import numpy as np
-from numba import njit
+
+from latentmdp._kernels import njit
 
 _TINY = 1e-150
 _STRIDE = 16

@@ -6,7 +6,8 @@ shards of a batch equal the whole. One block gives two doubles in [0, 1) with 53
 """
 
 import numpy as np
-from numba import njit
+
+from latentmdp._kernels import njit
 
 _M0 = np.uint64(0xD2511F53)
 _M1 = np.uint64(0xCD9E8D57)

@@ -15,9 +15,9 @@ its code would unpack the argument for a caller in Python.
 from typing import NamedTuple, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from latentmdp._kernels import njit
 from latentmdp._kernels.alias import alias_draw, draw_entry
 from latentmdp._kernels.belief import (
     AWAKE,

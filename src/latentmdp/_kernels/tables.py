@@ -1,7 +1,8 @@
 """Outcome tables made from dense arrays, and what in them is the same."""
 
 import numpy as np
-from numba import njit
+
+from latentmdp._kernels import njit
 
 
 @njit(cache=True, nogil=True)

@@ -2,15 +2,19 @@
 
 Numba keeps the machine code of a loop beside its file, with a stamp of that file. A loop also
 contains the loops that it calls, from other files: after an upgrade, or an edit, that changed only
-those, numba would run the old ones without a word. So the stamp of every loop of this library is a
-digest of all files that hold loops.
+those, numba would run the old ones without a word. So every loop of this library is kept in a
+folder whose name is a digest of all files that hold loops, and of the fields of named tuples, which
+loops read by their place. Numba could not even read what was kept for a tuple that has another name
+now.
 """
 
 import hashlib
+import re
+import shutil
 import sys
 import threading
 import time
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -102,7 +106,7 @@ def compile_announcement() -> CompileAnnouncement:
     """What says, from the first call on, when loops of the library are compiled.
 
     What is loaded from disk is not compiled, and is not announced. From then on, too, what is on
-    disk is stamped by all sources.
+    disk is that of these sources.
     """
     _LOCATORS.insert(0, _StampedLocator)
     announcement = CompileAnnouncement()
@@ -112,16 +116,34 @@ def compile_announcement() -> CompileAnnouncement:
 
 @lru_cache(maxsize=1)
 def sources_digest() -> bytes:
-    """A digest of the text of all files with compiled loops; some milliseconds, once a process."""
+    """A digest of all compiled loops and named tuples; some milliseconds, once a process."""
     package = Path(__file__).parents[1]
     digest = hashlib.sha256()
-    for file in sorted([*package.rglob("kernels*.py"), *package.glob("_kernels/*.py")]):
-        digest.update(f"{file.relative_to(package)}\n".encode() + file.read_bytes())
+    for file in sorted(package.rglob("*.py")):
+        text = file.read_bytes()
+        if not (file.name.startswith("kernels") or file.parent.name == "_kernels"):
+            text = b"".join(_NAMED_TUPLE.findall(text))
+        if text:
+            digest.update(f"{file.relative_to(package)}\n".encode() + text)
     return digest.digest()
 
 
+_NAMED_TUPLE = re.compile(rb"^class \w+\(NamedTuple\):$|^    \w+: .*$", re.MULTILINE)
+"""The head of a class, and its fields; those of other classes, too, which does no harm."""
+
+
+@cache
+def _folder_of_sources(parent: str) -> str:
+    """The folder for loops of these sources; those of others are removed."""
+    folder = Path(parent) / f"latentmdp-{sources_digest().hex()[:16]}"
+    for other in Path(parent).glob("latentmdp-*"):
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)
+    return str(folder)
+
+
 class _StampedLocator:
-    """Where numba would keep a loop of this library, with the stamp of all sources."""
+    """Where numba would keep a loop of this library, in a folder for its sources."""
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:
@@ -133,6 +155,7 @@ class _StampedLocator:
             locator = None if is_own else other.from_function(py_func, py_file)
             if locator is not None:
                 locator.get_source_stamp = sources_digest
+                locator.get_cache_path = partial(_folder_of_sources, locator.get_cache_path())
                 return locator
         return None
 

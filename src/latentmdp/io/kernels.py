@@ -18,7 +18,8 @@ so that it stands for the vector for ever.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from latentmdp._kernels import njit
 
 MOVED, SEEN, BARE, CHANCE, PAID, SUM = range(6)
 """What a pair of numbers is: (vector, move), (vector, sight), (vector, v); (vector, chance),
@@ -55,7 +56,7 @@ class Vectors(NamedTuple):
     size: Any  # (1,): how many there are
 
 
-class Pairs(NamedTuple):
+class NumberedPairs(NamedTuple):
     """Numbers by pairs of numbers, with room for more."""
 
     keys: Any  # (room,): 0 where a slot is empty
@@ -69,7 +70,7 @@ class FoundNodes(NamedTuple):
     visible: Any  # (N,)
     vector: Any  # (N,): h
     vectors: Vectors
-    pairs: Pairs
+    pairs: NumberedPairs
     is_whole: bool  # whether these are all
 
 
@@ -100,7 +101,7 @@ def no_vectors(G):
 @njit(cache=True)
 def no_pairs():
     """Room for pairs."""
-    return Pairs(np.zeros(1024, np.uint64), np.empty(1024, np.int64), np.zeros(1, np.int64))
+    return NumberedPairs(np.zeros(1024, np.uint64), np.empty(1024, np.int64), np.zeros(1, np.int64))
 
 
 @njit(cache=True)
@@ -167,7 +168,7 @@ def _larger(pairs, more):
     room = pairs.keys.size
     while 2 * (pairs.size[0] + more) > room:
         room *= 2
-    larger = Pairs(np.zeros(room, np.uint64), np.empty(room, np.int64), pairs.size)
+    larger = NumberedPairs(np.zeros(room, np.uint64), np.empty(room, np.int64), pairs.size)
     mask = np.uint64(room - 1)
     for i in range(pairs.keys.size):
         if pairs.keys[i] != 0:

@@ -694,14 +694,17 @@ class _Past(NamedTuple):
 
         A drift in time shows by the place in the logs, clusters such as hospitals by the
         individuals before: each counts nine tenths as much as the one after it, so that some ten
-        are looked at. Sums stand for their own variance, as individuals may differ for good.
+        are looked at. Sums stand for their own variance, as individuals may differ for good; in all
+        it is at least that of the model, as what is certain is learned as nearly certain.
         """
         number = np.cumsum(self.t == 0) - 1
         N, G, F = int(number.max(initial=-1)) + 1, len(taken.names), len(worth.names)
         totals = np.zeros((N, G, F))
         np.add.at(totals, (number, doing), worth.residuals)
         rows = totals.reshape(N * G, F)
-        columns = (rows, np.zeros_like(rows), rows**2)
+        own = (rows**2).sum(axis=0)
+        floor = np.maximum(worth.variance.sum(axis=0) / np.where(own > 0.0, own, np.inf), 1.0)
+        columns = (rows, np.zeros_like(rows), rows**2 * floor)
         target = _Target(worth.names, *columns, ranges=np.zeros(F), counts=np.ones(len(rows)))
         place = np.repeat(np.linspace(-0.5, 0.5, N), G)[:, None] * np.tile(np.eye(G), (N, 1))
         before = np.asarray(lfilter([0.0, 1.0], [1.0, -0.9], totals, axis=0))

@@ -31,7 +31,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from latentmdp._kernels import (
@@ -42,6 +41,7 @@ from latentmdp._kernels import (
     draw_uniforms,
     expect_moments,
     maxima,
+    njit,
     reset_belief,
     update_belief,
 )

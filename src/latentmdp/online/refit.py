@@ -610,6 +610,8 @@ class _Refitting(Learning[Trajectories]):
                 f"there are {len(self.logs) + len(final_logs)} episodes, and {self.done} are done"
             )
         chosen = unpacked(saved, "structure")
+        if any(isinstance(value, np.ndarray) for value in chosen.values()):
+            raise ValueError("what was chosen for the fit is not made of single values")
         structure = _ChosenStructure(**chosen) if chosen else None
         if "best_low" in saved:
             self.best_phase = _BestPhase(float(saved["best_low"]), self._model_of(saved, "earlier"))

@@ -9,7 +9,8 @@ goal with probability one in every context of J, `LOST` where none does.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from latentmdp._kernels import njit
 
 UNKNOWN, WON, LOST = range(3)
 

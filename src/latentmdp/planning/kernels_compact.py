@@ -1,7 +1,8 @@
 """Backups of a few beliefs from a few plans, all of them searched, and the links they make."""
 
 import numpy as np
-from numba import njit
+
+from latentmdp._kernels import njit
 
 
 @njit(cache=True, nogil=True)

@@ -1,7 +1,8 @@
 """The loop over the nodes of policy graphs: what they earn, step by step."""
 
 import numpy as np
-from numba import njit
+
+from latentmdp._kernels import njit
 
 
 @njit(cache=True, nogil=True)

@@ -5,9 +5,8 @@ Operators are stored by transition, (S A S Z, k, k), in the numbering of `belief
 """
 
 import numpy as np
-from numba import njit
 
-from latentmdp._kernels import cell
+from latentmdp._kernels import cell, njit
 
 
 @njit(cache=True, nogil=True)

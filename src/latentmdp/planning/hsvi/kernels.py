@@ -10,8 +10,8 @@ arrays (n, widest) have room for more.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from latentmdp._kernels import njit
 from latentmdp.planning.hsvi.kernels_lumping import INNER, KERNEL, mix
 from latentmdp.planning.hsvi.kernels_sets import NOTHING, Room, Sets, push, set_bound
 from latentmdp.planning.hsvi.lumping import LumpedProblem

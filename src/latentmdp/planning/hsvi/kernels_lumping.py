@@ -3,7 +3,8 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from latentmdp._kernels import njit
 
 KERNEL: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
 INNER: dict[str, Any] = {**KERNEL, "forceinline": True}

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from latentmdp._kernels import njit
 from latentmdp.planning.hsvi.kernels_lumping import INNER, KERNEL, mix
 
 NOTHING = 1e-12

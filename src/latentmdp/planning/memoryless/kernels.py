@@ -9,9 +9,8 @@ in between. Values are backed up by `latentmdp._kernels.bellman`.
 """
 
 import numpy as np
-from numba import njit
 
-from latentmdp._kernels import follow
+from latentmdp._kernels import follow, njit
 
 
 @njit(cache=True, nogil=True)
