@@ -1,6 +1,5 @@
 """The clock of anytime planners."""
 
-import ctypes
 import gc
 import types
 from pathlib import Path
@@ -61,12 +60,8 @@ def test_an_interrupt_reaches_every_copy_of_a_clock() -> None:
 
 
 def _used() -> tuple[float, int]:
-    """MiB of resident size, and how many files are open.
-
-    What is free again, but kept by the allocator for what comes next, is given back before.
-    """
+    """MiB of resident size, and how many files are open."""
     gc.collect()
-    getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / limits.MIB, len(list(Path("/proc/self/fd").iterdir()))
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         ALWAYS_FITS,
         few_entries,
         free_memory,
+        give_memory_back,
         memory_text,
         require_memory,
     )
