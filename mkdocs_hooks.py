@@ -87,6 +87,10 @@ def on_post_page(output: str, **_: Any) -> str:
     return output.replace('role="dialog">', 'role="dialog" aria-label="Search">', 1)
 
 
+on_post_template = on_post_page
+"""The page for addresses that lead nowhere is no page to mkdocs, but a template."""
+
+
 def on_post_build(config: Any) -> None:
     """What the list of versions shows, and where readers begin: at the newest."""
     if not os.environ.get("VERSIONED"):
