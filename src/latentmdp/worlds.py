@@ -757,7 +757,8 @@ def adapt(
     M = n_contexts if n_contexts is not None else getattr(base, "n_contexts", None)
     H = horizon if horizon is not None else getattr(base, "horizon", None) or _time_limit(env)
     if H is None:
-        raise ValueError("horizon: the environment does not tell it, give adapt(env, horizon=)")
+        advice = "give latentmdp.envs.adapt(env, horizon=)"
+        raise ValueError(f"horizon: the environment does not tell it, {advice}")
     values = getattr(base, "reward_values", None) if reward_values is None else reward_values
     finds = open_rewards or reward_levels is not None
     if reward_levels is not None:
