@@ -583,7 +583,9 @@ class LatentMDP(Factual, Fielded):
         """The `planning_rewards` of the rows s A + a, equal vectors kept once."""
         table = self.tabulate(run)
         # Rows with the same outcomes but for where they lead earn the same.
-        outcomes = table.pattern * np.int64(self.n_rewards) + table.reward
+        outcomes = table.pattern
+        if self.n_rewards > 1:
+            outcomes = outcomes * np.int64(self.n_rewards) + table.reward
         pattern, first = numbered(table.starts, outcomes)
         distinct = np.zeros((first.size, self.n_contexts))
         (run or at_once)(

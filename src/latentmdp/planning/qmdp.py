@@ -235,11 +235,11 @@ def _rows_of(model: LatentMDP) -> PlanningRows:
     return PlanningRows(steps, rewards, action, number.reshape(S, A))
 
 
-def best_actions(model: LatentMDP, values: Floats) -> Integers:
+def best_actions(model: LatentMDP, values: Floats, check: Check | None = None) -> Integers:
     """The best allowed actions (L, S, M) by `q_values` (L, S, A, M); 0 in terminal states.
 
     Of actions that are equal up to rounding the one that earns sooner is taken, then the one with
-    the lowest number.
+    the lowest number. `check` is that of `q_values`: of ties any may be broken where it raises.
     """
     allowed = np.where(model.allowed[:, :, None], values, -np.inf)
     best = allowed.max(axis=-2, keepdims=True)
@@ -247,7 +247,7 @@ def best_actions(model: LatentMDP, values: Floats) -> Integers:
     tied = (allowed >= best - rounding) & model.allowed[:, :, None]
     if _decides(model) or (tied.sum(axis=-2) <= 1).all():
         return np.asarray(allowed.argmax(axis=-2))
-    sooner = q_values(model, discount=model.duration.planning_discount)
+    sooner = q_values(model, check, discount=model.duration.planning_discount)
     return np.asarray(np.where(tied, sooner, -np.inf).argmax(axis=-2))
 
 

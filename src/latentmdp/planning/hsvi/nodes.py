@@ -123,11 +123,10 @@ def reached(first: Nodes, everywhere: bool = False) -> Nodes:
         parts.append(frontier)
     codes, alive = np.concatenate(parts), np.flatnonzero(~model.terminal)
     # In every state there are two at least, also where no plan leads: a policy whose belief plays
-    # no part is followed without one. (One, where two would take more than a tenth of the memory.)
+    # no part is followed without one.
     # Where that does not double their number, all that are followed somewhere are there, for those
     # who begin with another belief or in another state.
-    two = 16.0 * alive.size * layers * model.n_contexts
-    standing = np.arange(min(2 if 10.0 * two <= bounds.memory else 1, n_policies))
+    standing = np.arange(min(bounds.standing, n_policies))
     policies = -1 - first.of_codes(codes).plans
     followed = np.union1d(standing, policies[policies >= 0])
     if everywhere or followed.size * alive.size * layers <= codes.size:
