@@ -581,6 +581,8 @@ class LatentMDP(Factual, Fielded):
 
     def row_rewards(self, run: RunInBlocks | None = None) -> ContextVectors:
         """The `planning_rewards` of the rows s A + a, equal vectors kept once."""
+        if self.bonus_vectors is not None and not self.reward_values.any():
+            return self.bonus_vectors.shared()
         table = self.tabulate(run)
         # Rows with the same outcomes but for where they lead earn the same.
         outcomes = table.pattern

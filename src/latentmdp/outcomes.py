@@ -150,6 +150,8 @@ class Outcomes(NamedTuple):
 
     def successors(self) -> Outcomes:
         """The table without rewards: one outcome for each next state, T_m(s' | s, a)."""
+        if not self.reward.any():
+            return self
         rows = self.rows()
         first = np.ones(self.size, np.bool_)
         first[1:] = (rows[1:] != rows[:-1]) | (self.next_state[1:] != self.next_state[:-1])

@@ -230,7 +230,10 @@ def _rows_of(model: LatentMDP) -> PlanningRows:
         table.next_state,
         np.ascontiguousarray(table.probs),
     )
-    rewards = np.ascontiguousarray(model.planning_rewards().reshape(M, S * A)[:, allowed].T)
+    if model.is_table:
+        rewards = model.row_rewards().of(allowed)
+    else:
+        rewards = np.ascontiguousarray(model.planning_rewards().reshape(M, S * A)[:, allowed].T)
     action = (allowed % A).astype(np.int32)
     return PlanningRows(steps, rewards, action, number.reshape(S, A))
 

@@ -119,8 +119,6 @@ class Bounds:
         The best bounds at the start so far, and the plans that attain the lower one.
     kept
         Arrays of numbers of plans that `collect` keeps too, and renumbers.
-    standing
-        Policies that ask no questions and are part of the planned one in every state, at most.
     magnitude
         The largest absolute value that enters the bounds.
     n_backups, work
@@ -147,11 +145,8 @@ class Bounds:
         lumping_check = self.quotient.keep_apart or (check if is_small else None)
         self.lumping = lump(model, self.share_all, lumping_check)
         problem = self.problem = self.lumping.problem
-        # A policy has vectors in every state: of two policies that ask no questions, or of one
-        # where two would take more than a tenth of the memory.
-        everywhere = 8.0 * np.count_nonzero(~model.terminal) * model.n_layers * model.n_contexts
-        self.standing = 2 if 20.0 * everywhere <= clock.memory else 1
-        self._of_policy = self.standing * everywhere
+        alive = np.count_nonzero(~model.terminal)
+        self._of_policy = 8.0 * model.n_layers * alive * model.n_contexts
         flat = self.lumping.flat()
         q = q_values(flat, clock.with_time_left().check, threads)
         self.best = np.ascontiguousarray(best_of(flat, q)[:, :, 0])
@@ -579,7 +574,19 @@ class Bounds:
     def nbytes(self) -> float:
         """The memory that the bounds take, and at least a policy of them."""
         own = (self.store, self.tables, self.lumping, self.best, self._sets.listed)
-        return self._of_policy + float(sum(_sizes(own).values()))
+        return self.standing * self._of_policy + float(sum(_sizes(own).values()))
+
+    @property
+    def standing(self) -> int:
+        """How many policies that ask no questions are part of the planned one in every state.
+
+        Two, or one where two would take more than a tenth of the memory.
+        """
+        return 2 if self.may_hold(2) else 1
+
+    def may_hold(self, n: int) -> bool:
+        """Whether vectors of so many policies, in all states, take no more than their share."""
+        return n * self._of_policy <= 0.5 * EXPLORED * self.memory
 
     def collect(self) -> None:
         """Drop the plans that no point has and none that is kept is linked to."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Floats, Indices, Integers, segments
+from latentmdp._util import Flags, Floats, Indices, Integers, segments
 from latentmdp.planning.graphs import graph_bounds
 from latentmdp.planning.hsvi import kernels
 from latentmdp.planning.hsvi.bounds import AT_ONCE, Bounds
@@ -167,12 +167,14 @@ def mixture_graph(
     alive = ~model.terminal[bounds.start_states]
     states, plans = bounds.start_states[alive], plans[:, alive]
     start = Nodes(bounds, np.tile(states, len(plans)), plans.ravel())
-    nodes = reached(start, everywhere=True)
+    everywhere = bounds.may_hold(bounds.first_actions.shape[2])
+    nodes = reached(start, everywhere)
+    stays = (nodes.plans < 0) & everywhere
     # Where no episode begins, a graph begins with any node of the state.
     first = np.tile(nodes.offsets[: model.n_states], (len(plans), 1))
     first[:, states] = np.searchsorted(nodes.codes, start.codes).reshape(len(plans), -1)
     first[:, model.terminal] = -1
-    policy = MixturePolicy(nodes.policy(), _links(nodes), first, weights, nodes.plans < 0)
+    policy = MixturePolicy(nodes.policy(), _links(nodes, ~stays), first, weights, stays)
     if bounds.quotient.model is not bounds.quotient.own:
         return bounds.quotient.translated(policy)
     earned = graph_bounds(model, policy)
@@ -180,9 +182,9 @@ def mixture_graph(
     return policy, *earned
 
 
-def _links(nodes: Nodes) -> Indices:
-    """The places of the nodes that follow, outcome by outcome, of all nodes with a plan."""
-    codes, linked = nodes.codes, np.flatnonzero(nodes.plans >= 0)
+def _links(nodes: Nodes, chosen: Flags) -> Indices:
+    """The places of the nodes that follow, outcome by outcome, of chosen nodes."""
+    codes, linked = nodes.codes, np.flatnonzero(chosen)
     at_once = max(1, AT_ONCE // max(1, nodes.bounds.model.outcomes.size // codes.size))
     parts = [np.empty(0, np.int32)]
     for begin in range(0, linked.size, at_once):
