@@ -1,5 +1,8 @@
 """The parts of the search one by one: plans, points, sampling, garbage, the policy's closure."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 from models import random_model
@@ -54,6 +57,56 @@ def test_first_plans_are_policies_evaluated_in_every_context(seed: int) -> None:
             alone = model.context(m).replace(initial=s, initial_bonus=None)
             value = lm.evaluate(alone, policy).mean
             assert values[0, s, m, k] == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_lattice_is_placed_near_every_set_in_every_cell_that_is_reached(ends: bool) -> None:
+    # From state 0 an episode moves on to 1, then to 2 and stays; 3 is never reached.
+    T = np.zeros((3, 4, 1, 4))
+    T[:, [0, 1, 2, 3], :, [1, 2, 2, 0]] = 1.0
+    rewards = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6], [0.7, 0.8, 0.9], [0.2, 0.1, 0.3]])
+    times = {"horizon": 3 if ends else None, "discount": 0.5}
+    others = {"initial": 0, "weights": [0.5, 0.3, 0.2]} | times
+    model = lm.LatentMDP.from_amounts(T, rewards.T[:, :, None], observed=False, **others)
+    bounds = Bounds(model, PlanningClock(60.0), 1)
+    cells = [0, 1 + 4, 2 + 8] if ends else [0, 1, 2]
+    expected, w = set(), model.weights
+    for sizes, level in (((1,), 1), ((1, 2), 2), ((1, 2, 3), 3)):
+        size, _ = bounds.lattice_size
+        bounds.place_lattice()
+        for k in sizes:
+            rest = 4.0 ** (k - level - 1)
+            for chosen in itertools.combinations(range(3), k):
+                near = np.zeros(3)
+                near[list(chosen)] = w[list(chosen)]
+                belief = (1 - rest) * near / near.sum() + rest * w
+                expected |= {(cell, *np.round(belief, 9)) for cell in cells}
+        new = bounds.lattice
+        found = {
+            (cell, *np.round(belief, 9))
+            for cell, belief in zip(
+                bounds.store.points.cell[new].tolist(), bounds.store.points.belief[new].tolist()
+            )
+        }
+        assert found == expected - {(0, *np.round(w, 9))}  # that is the start, a point already
+        assert size == len(cells) * sum(math.comb(3, k) for k in sizes)
+
+
+def test_plans_of_a_lattice_lift_the_lower_bound_where_cells_are_many() -> None:
+    # The upper bound stays what it was, so that it holds does not depend on the lattice.
+    model = lm.make("sparse", contexts=3, states=60, horizon=12, rng=5)
+    search = HeuristicSearch(model, PlanningClock(60.0), 1)
+    bounds = search.bounds
+    before = bounds.best_lower, bounds.best_upper
+    for _ in range(2):
+        bounds.place_lattice()
+        search.back_up([bounds.start_points], lattice=True)
+        bounds.keep_better()
+    assert before[0] < bounds.best_lower <= bounds.best_upper <= before[1]
+    points = np.setdiff1d(bounds.lattice, bounds.start_points)
+    assert (bounds.store.points.point_lane[points] < 0).all()
+    policy = planned_policy(bounds)
+    assert lm.evaluate(model, policy).mean >= bounds.best_lower - 1e-9
 
 
 @pytest.mark.parametrize("few", [4, np.inf])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,8 @@ class Bounds:
         The largest absolute value that enters the bounds.
     n_backups, work
         Backups so far, and the outcomes that they looked at.
+    lattice
+        The points that `place_lattice` has made.
     resolution
         Beliefs whose entries, relative to the largest, round to the same multiples of its inverse
         are one point.
@@ -175,6 +178,8 @@ class Bounds:
         self._by_state = np.diff(problem.starts[::A])  # outcomes of all actions
         self.store = empty_store(problem.layers * X, widest, A)
         self._arranged = 0  # points when they were arranged
+        self.lattice, self._level = np.empty(0, np.int64), 1
+        self._reached = self._reachable_cells()
         self.n_backups, self.work = 0, 0.0
         self._scratch: list[Scratch] = []  # working memory that no thread uses now
         self.resolution = 10000.0
@@ -204,6 +209,59 @@ class Bounds:
         self.work += work / _LOOKS
         seconds = time.perf_counter() - compile_seconds() - began
         self._informing = work / _LOOKS / expected, seconds / max(work / _LOOKS, 1.0)
+
+    def _reachable_cells(self) -> Integers:
+        """The cells that an episode may come to and go on from."""
+        problem, A = self.problem, self.problem.allowed.shape[1]
+        state = np.repeat(np.arange(problem.width.size), np.diff(problem.starts[::A]))
+        reached = np.zeros((problem.layers, problem.width.size), np.bool_)
+        reached[0, self.lumping.state[self.model.initial_vectors.nonzero()]] = True
+        t, before = 0, -1
+        while t < problem.layers - 1 or (not problem.ends and reached.sum() > before):
+            before, after = int(reached.sum()), min(t + 1, problem.layers - 1)
+            reached[after, problem.next_state[reached[t][state]]] = True
+            t = after
+        return np.flatnonzero(reached & problem.allowed.any(axis=1))
+
+    @property
+    def lattice_size(self) -> tuple[float, float]:
+        """How many points `place_lattice` will make, about, and the work of backing them up."""
+        states, counts = np.unique(self._reached % self.problem.width.size, return_counts=True)
+        widths = self.problem.width[states].tolist()
+        sizes = range(1, self._level + 1)
+        each = np.array([float(sum(math.comb(width, k) for k in sizes)) for width in widths])
+        return float(each @ counts), float((each * counts) @ self._by_state[states])
+
+    def place_lattice(self) -> None:
+        """Make points for the lower bound near the sets of contexts, in all cells that are reached.
+
+        With w the reference of a state, level l has the beliefs (1 - e) w_G + e w for every set G
+        of k <= l classes and e = 4^(k - l - 1). Where thousands of cells are reached, few visited
+        beliefs fall to each, and plans made for these serve all that come by; without the share e
+        for the others a plan would ask nothing of them.
+        """
+        problem, begin = self.problem, self.n_points
+        layers, states = np.divmod(self._reached, problem.width.size)
+        at_once = max(1, AT_ONCE // self.store.points.belief.shape[1])
+        for x in np.unique(states).tolist():
+            w = self.reference[problem.first[x] : problem.first[x + 1]]
+            beliefs = []
+            for k in range(1, min(self._level, w.size) + 1):
+                rest = GROWTH ** (2.0 * (k - self._level - 1))
+                chosen = np.array(list(combinations(range(w.size), k)))
+                near = np.zeros((len(chosen), self.store.points.belief.shape[1]))
+                np.put_along_axis(near, chosen, w[chosen], axis=1)
+                near *= (1.0 - rest) / near.sum(axis=1, keepdims=True)
+                near[:, : w.size] += rest * w / w.sum()
+                beliefs.append(near)
+            all_beliefs = np.concatenate(beliefs)
+            cells = layers[states == x] * problem.width.size + x
+            for some in np.array_split(cells, -(-cells.size * len(all_beliefs) // at_once)):
+                self.check()
+                every = np.repeat(some, len(all_beliefs))
+                self.locate(self.beliefs_in(every, np.tile(all_beliefs, (some.size, 1))))
+        self._level += 1
+        self.lattice = np.concatenate([self.lattice, np.arange(begin, self.n_points)])
 
     def _share(self, kernel: Callable[..., Any], n: int, *arguments: Any) -> None:
         """Run a kernel over n items by threads, looking at the clock."""
@@ -569,6 +627,11 @@ class Bounds:
         given = self._arguments(kernels.EXPAND, points, places=places, out=found)
         kernels.work(0, points.size, *given, self._make_scratch())
         return found
+
+    def bytes_with(self, points: int) -> float:
+        """The memory that the bounds take with so many more points and plans."""
+        links, blocks = points * self._most_outcomes, 3 * points // kernels.LANES
+        return self._short((points, points, links, blocks, 0))[1]
 
     @property
     def nbytes(self) -> float:

@@ -1,6 +1,6 @@
 """Heuristic search for points at which backups move the bounds at the start [smith2005].
 
-Rounds are of three kinds. *Trials* are those of HSVI and SARSOP [kurniawati2008]: one path deep
+Rounds are of four kinds. *Trials* are those of HSVI and SARSOP [kurniawati2008]: one path deep
 under the action of the best upper bound, to the outcome with the largest (chance) x (gap), and both
 bounds are backed up on the way back. They move both bounds where few actions lead along few paths.
 A *sweep* is a trial with many points at once:
@@ -13,9 +13,12 @@ A *sweep* is a trial with many points at once:
     prune     put plans and points where they are found quickly, and drop those of no use.
 
 The third makes the bounds from *sets* of contexts (`sets`) anew, with several times as much work,
-and backs both bounds up at all points there are. Which kind is next is measured: that which lowered
-the logarithm of the gap more for its work, and now and then another. Sets may come closer where
-points know better for now, so their own gap at the start counts too, if it is not much wider.
+and backs both bounds up at all points there are. The fourth places plans of a *lattice* of beliefs
+near these sets in every cell that may be reached: where there are thousands of them, few points of
+a sweep come to each, and plans at beliefs that are spread evenly serve all. Which kind is next is
+measured: that which lowered the logarithm of the gap more for its work, and now and then another.
+Sets may come closer where points know better for now, so their own gap at the start counts too, if
+it is not much wider.
 """
 
 from __future__ import annotations
@@ -89,7 +92,8 @@ class HeuristicSearch:
     def _begin(self) -> None:
         self._count, self._spare = _WIDTH, GROWTH
         self._last_sweep = self._pace = 0.0  # seconds of the last sweep, and of a backup in it
-        self._kinds = {"sets": _Kind(), "trials": _Kind(), "sweep": _Kind()}
+        self._kinds = {"sets": _Kind(), "trials": _Kind(), "sweep": _Kind(), "lattice": _Kind()}
+        self._kinds["lattice"].cost = self.bounds.lattice_size[1] * EXPLORED
 
     def start(self, weights: Floats) -> None:
         """Go on with other weights of the contexts; what was found so far is kept."""
@@ -109,6 +113,10 @@ class HeuristicSearch:
             bounds.inform()
             self.back_up([bounds.start_points], everywhere=True)
             informed = self._informed(above)
+        elif kind == "lattice":
+            bounds.place_lattice()
+            bounds.arrange()
+            self.back_up([bounds.start_points], lattice=True)
         else:
             began = self.clock.seconds
             self.back_up(self.sample())
@@ -144,6 +152,10 @@ class HeuristicSearch:
             del kinds["sweep"]
         if not self.bounds.may_inform or self.bounds.informing_seconds > 0.5 * left:
             del kinds["sets"]  # as much time must be left to make use of them
+        points, work = self.bounds.lattice_size
+        seconds = work * self.clock.seconds / max(self.bounds.work, 1.0)
+        if seconds > 0.5 * left or self.bounds.bytes_with(int(points)) > 0.5 * self.clock.memory:
+            del kinds["lattice"]
         due = (name for name, kind in kinds.items() if kind.is_due)
         return next(due, max(kinds, key=lambda name: kinds[name].rate))
 
@@ -168,7 +180,8 @@ class HeuristicSearch:
         for each in self._kinds.values():
             each.waited += work
         following = {
-            "trials": work, "sweep": GROWTH * work, "sets": work + self.bounds.informing_work
+            "trials": work, "sweep": GROWTH * work, "sets": work + self.bounds.informing_work,
+            "lattice": work + self.bounds.lattice_size[1],
         }[kind]  # fmt: skip
         brought = max(math.log(max(gap, left) / left), informed)
         self._kinds[kind].note(brought, max(following, 1.0), best_rate)
@@ -197,18 +210,23 @@ class HeuristicSearch:
 
         return walk(bounds, optimistic, chances, self._rng)
 
-    def back_up(self, visited: list[Integers], everywhere: bool = False) -> None:
+    def back_up(
+        self, visited: list[Integers], everywhere: bool = False, lattice: bool = False
+    ) -> None:
         """Back up all plans, the last first, and the upper bounds at the visited points, or at all.
 
-        A sweep moves the start only if it ends in time: where it would not, the oldest points of
-        the steps that are left, which have plans already, are left out.
+        Plans of the lattice, which hardly change, are backed up only if asked, their upper bounds
+        never. A sweep moves the start only if it ends in time: where it would not, the oldest
+        points of the steps that are left, which have plans already, are left out.
         """
         bounds, clock = self.bounds, self.clock
-        above = np.full(bounds.n_points, everywhere)
+        below, above = np.ones(bounds.n_points, np.bool_), np.full(bounds.n_points, everywhere)
+        below[bounds.lattice], above[bounds.lattice] = lattice, False
         for points in visited:
+            below[points] = True
             above[points] |= bounds.problem.ends
-        layers = bounds.points_of_layers()
-        left = float(bounds.n_points + above.sum())
+        layers = [points[below[points]] for points in bounds.points_of_layers()]
+        left = float(below.sum() + above.sum())
         for points in reversed(layers):
             began, share = clock.seconds, 1.0
             if self._pace > 0.0:
