@@ -272,9 +272,9 @@ def _sums_of(
         agent = PolicyAgent(policy, space, key)
         engine.run(_stepped_sums, end - begin, end - begin, world, agent, key, own, sums)
         return sums
-    tables = (*_playing(policy, world, space), np.uint64(key), 0, space.longest_episode)
+    playing = _playing(policy, world, space, key)
     size = max(1, _BLOCK_STEPS // (_kernels.SUMMED * space.longest_episode))
-    engine.run(_kernels.sum_returns, end - begin, size, *tables, _earning(model), own, sums)
+    engine.run(_kernels.sum_returns, end - begin, size, playing, _earning(model), own, sums)
     return sums
 
 
@@ -317,15 +317,15 @@ def _rolled_out(
     require_memory(
         12.0 * episodes * H if not ragged else 0.0, f"{episodes:,} episodes of {H} steps"
     )
-    tables, earning = _playing(policy, world, space), _earning(world.model)
+    playing, earning = _playing(policy, world, space, key), _earning(world.model)
     lengths, contexts = np.empty(episodes, np.int64), np.full(episodes, -1, np.int32)
     size, parts = max(1, _BLOCK_STEPS // H), []
     # Where episodes may end early, few are played at a time: most of their rows may stay empty.
     for start, stop in blocks(episodes, max(1, BATCH_STEPS // H) if ragged else episodes):
         logs = [np.empty((stop - start, width), np.int32) for width in (H + 1, H, H)]
-        where = (np.uint64(key), first_episode + start, H)
+        playing = playing._replace(first_episode=first_episode + start)
         noted = (contexts[start:stop], lengths[start:stop], *logs, earning, np.empty(0))
-        engine.run(_kernels.play_episodes, stop - start, size, *tables, *where, *noted)
+        engine.run(_kernels.play_episodes, stop - start, size, playing, *noted)
         if ragged:
             last = lengths[start:stop, None]
             ends = (last + 1, last, last)
@@ -356,13 +356,12 @@ def _earning(model: LatentMDP) -> _kernels.Earning:
     return _kernels.Earning(model.discount, values, first, model.has_bonus, bonus, rows)
 
 
-def _playing(
-    policy: Policy, world: ModelWorld, space: Space
-) -> tuple[_kernels.Chances, _kernels.Acting, Indices, Integers]:
-    """The world and the policy as arrays, and the rows and places of `_aligned`."""
+def _playing(policy: Policy, world: ModelWorld, space: Space, key: int) -> _kernels.Playing:
+    """The world and the policy as arrays, for episodes from number 0 on."""
     sized = world.model if space is world.space else space  # a model has names for messages
     acting = policy.acting(sized)
-    return world.chances, acting, *_aligned(acting, world)
+    tables = (world.chances, acting, *_aligned(acting, world))
+    return _kernels.Playing(*tables, np.uint64(key), 0, space.longest_episode)
 
 
 def _aligned(acting: _kernels.Acting, world: ModelWorld) -> tuple[Indices, Integers]:
@@ -408,7 +407,8 @@ class PolicyAgent:
 
     def act(self, t: int) -> int:
         """The policy's action; a stochastic one draws it."""
-        return self._interpreter.draw(t, self._state, self._memory, self._uniform(t))
+        drawn = _kernels.uniform_pair(self._key, np.uint64(0), self._episode, np.uint64(t + 1))
+        return self._interpreter.draw(t, self._state, self._memory, float(drawn[0]))
 
     def observe(self, action: int, transition: Transition) -> None:
         """See what followed."""
@@ -420,8 +420,3 @@ class PolicyAgent:
         """The belief of the policy's filter, (M,)."""
         belief: Floats = self._memory.belief[_kernels.AWAKE].copy()
         return belief
-
-    def _uniform(self, t: int) -> float:
-        return float(
-            _kernels.uniform_pair(self._key, np.uint64(0), self._episode, np.uint64(t + 1))[0]
-        )

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         ContextRuns,
         Earning,
         Links,
+        Playing,
         add_scaled,
         begin_by,
         begin_episode,

@@ -104,6 +104,22 @@ class Acting(NamedTuple):
     stays: NDArray[np.bool_] = read_only(np.zeros(1, np.bool_))  # (n,)
 
 
+class Playing(NamedTuple):
+    """What is played: a world, a policy, and which of the episodes that chance may bring.
+
+    Row rows[k] of the likelihoods of the policy's filter is that for outcome k of the world, -1
+    where it has none; `places` are these outcomes in its table, -1 for none, if it `follows`.
+    """
+
+    chances: Chances
+    acting: Acting
+    rows: NDArray[np.int32]  # (n,)
+    places: NDArray[np.int64]  # (n,) if the policy follows
+    key: np.uint64
+    first_episode: int  # the number of the first one
+    horizon: int  # steps after which they are cut off
+
+
 class Earning(NamedTuple):
     """What an episode earns: discount, rewards, and hidden rewards where there are any."""
 
@@ -241,32 +257,16 @@ def draw_uniforms(key, episode, start, count, first, second):
 
 @njit(cache=True, nogil=True)
 def play_episodes(
-    start,
-    stop,
-    chances,
-    acting,
-    rows,
-    places,
-    key,
-    first_episode,
-    horizon,
-    contexts,
-    lengths,
-    states,
-    actions,
-    rewards,
-    earning,
-    returns,
+    start, stop, playing, contexts, lengths, states, actions, rewards, earning, returns
 ):
     """Play the episodes of rows start..stop-1, and note there what is asked for.
 
     Row i is episode number first_episode + i, in the context contexts[i], or in one that is drawn
     and noted there if that is -1. Fills lengths (N,), states (N, H+1), actions (N, H) and rewards
     (N, H) unless they have no rows, and the returns (N,) by `earning` unless they have none: arrays
-    of one type in every case, so that one kernel is compiled. Row rows[k] of the likelihoods of the
-    policy's filter is that for outcome k of the world, -1 where it has none; `places` are these
-    outcomes in its table, -1 for none, if it `follows`.
+    of one type in every case, so that one kernel is compiled.
     """
+    chances, acting, rows, places, key, first_episode, horizon = playing
     stores, earns = states.shape[0] > 0, returns.shape[0] > 0
     S, A = chances.sizes[0], chances.sizes[1]
     # Fields are read once: a field that is read in the loop counts a reference there.
@@ -407,30 +407,23 @@ def _added(room: NDArray[np.float64]) -> NDArray[np.float64]:
 def sum_returns(
     start: int,
     stop: int,
-    chances: Chances,
-    acting: Acting,
-    rows: NDArray[np.int32],
-    places: NDArray[np.int64],
-    key: np.uint64,
-    first_episode: int,
-    horizon: int,
+    playing: Playing,
     earning: Earning,
     runs: ContextRuns,
     sums: NDArray[np.float64],
 ) -> None:
     """Fill sums[b] (2,) with what `sum_blocks` makes of the returns of the blocks start..stop-1.
 
-    The episodes and their contexts are those of `runs`, with numbers from first_episode on; the
-    rest is as for `play_episodes`. Not compiled: the sums are next to nothing beside the episodes.
+    The episodes and their contexts are those of `runs`, with numbers from first_episode on. Not
+    compiled: the sums are next to nothing beside the episodes.
     """
     context, first, sizes = runs.spans(start, stop)
     contexts = np.repeat(context, sizes).astype(np.int32)
     lengths, returns = np.empty(contexts.size, np.int64), np.empty(contexts.size)
     nothing = np.empty((0, 0), np.int32)
-    play_episodes(
-        0, contexts.size, chances, acting, rows, places, key, first_episode + int(first[0]),
-        horizon, contexts, lengths, nothing, nothing, nothing, earning, returns,
-    )  # fmt: skip
+    playing = playing._replace(first_episode=playing.first_episode + int(first[0]))
+    noted = (contexts, lengths, nothing, nothing, nothing)
+    play_episodes(0, contexts.size, playing, *noted, earning, returns)
     sums[start:stop] = sum_blocks(returns, sizes)
 
 
