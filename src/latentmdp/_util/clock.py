@@ -68,7 +68,9 @@ class CompileAnnouncement(event.Listener):
         kernel = event.data["dispatcher"].py_func
         if self.silent or not kernel.__module__.startswith("latentmdp."):
             return
-        call = _public_call() or kernel.__name__
+        # A thread of an engine has only its own stack, so that of the main one comes first.
+        main = sys._current_frames().get(threading.main_thread().ident or 0)
+        call = _outermost(main) or _outermost(sys._getframe()) or kernel.__name__
         if call not in self._announced:
             self._announced.add(call)
             line = (
@@ -81,16 +83,8 @@ class CompileAnnouncement(event.Listener):
         pass
 
 
-def _public_call() -> str | None:
-    """The outermost function of the library that waits, but for commands and engines.
-
-    A thread of an engine has only its own stack, so that of the main thread is looked at first.
-    """
-    main = sys._current_frames().get(threading.main_thread().ident or 0)
-    return _outermost(main) or _outermost(sys._getframe())
-
-
 def _outermost(frame: FrameType | None) -> str | None:
+    """The outermost function of the library that waits, but for commands and engines."""
     outermost = None
     while frame is not None:
         module = frame.f_globals.get("__name__", "")

@@ -28,7 +28,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -126,27 +127,14 @@ class Outputs:
     claims: tuple[Claim, ...]
 
 
-class Design(Protocol):
-    """What the module of an experiment defines."""
-
-    def sweep(self, quick: bool = False, seeds: int | None = None) -> list[Setting]:
-        """Every setting of the experiment."""
-
-    def work(self, setting: Setting) -> Columns:
-        """The run of one setting."""
-
-    def analyse(self, table: pa.Table) -> Findings:
-        """What all runs show."""
-
-
-def designs() -> dict[str, Design]:
+def designs() -> dict[str, ModuleType]:
     """Every experiment by name; their modules are imported by this call."""
     from latentmdp.experiments import fig1a, fig1b, fig2, lower_bound
 
     return {"fig1a": fig1a, "fig1b": fig1b, "fig2": fig2, "lower-bound": lower_bound}
 
 
-def _design(name: str) -> Design:
+def _design(name: str) -> ModuleType:
     experiments = designs()
     if name.replace("_", "-") not in experiments:
         meant = did_you_mean(name, experiments)
@@ -225,8 +213,8 @@ def reproduce(
     return Outputs(folder, figures, numbers, page, folder / MANIFEST, findings.claims)
 
 
-def _findings(design: Design, table: pa.Table, quick: bool) -> Findings:
-    findings = design.analyse(table)
+def _findings(design: ModuleType, table: pa.Table, quick: bool) -> Findings:
+    findings: Findings = design.analyse(table)
     small = " A small version of the experiment: its claims are not the paper's."
     return replace(findings, description=findings.description + small * quick)
 
