@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import BinaryIO
 
 import numpy as np
 
@@ -34,35 +33,8 @@ from latentmdp.io.determined_pomdp import (
     check_sum,
     join,
 )
-from latentmdp.io.solver_files import (
-    MAX_STATES,
-    Comments,
-    number,
-    read_file,
-    solver_form,
-    write_model,
-)
+from latentmdp.io.solver_files import Comments, SolverFormat, number, solver_form
 from latentmdp.model import LatentMDP
-
-_COMMENTS = Comments(opening=b"# ")
-
-
-def write(stream: BinaryIO, model: LatentMDP, *, discounted: bool = False) -> None:
-    """Write a model, with its horizon or as a discounted problem without end."""
-    write_model(stream, model, _COMMENTS, _lines(model, discounted))
-
-
-def read(
-    stream: BinaryIO, *, horizon: int | None = None, max_states: int = MAX_STATES
-) -> LatentMDP:
-    """Read the model in a file that `write` wrote, or the latent MDP in one of others."""
-    return read_file(
-        stream,
-        _COMMENTS,
-        horizon,
-        max_states,
-        lambda data: FlatFile(data.decode("latin-1")).pomdp(),
-    )
 
 
 def _lines(model: LatentMDP, discounted: bool) -> Iterator[str]:
@@ -319,3 +291,8 @@ class FlatFile:
             event, j = join(keys, distinct)
             last[event] = np.maximum(last[event], order[first[j]])
         return np.where(last < 0, 0.0, paid[last])
+
+
+FORMAT = SolverFormat(
+    Comments(b"# "), lambda data: FlatFile(data.decode("latin-1")).pomdp(), _lines
+)
