@@ -170,7 +170,6 @@ class LatentMDP(Factual, Fielded):
                 if np.ndim(rewards) == 3 and S > 1 and np.isin(T, (0.0, 1.0)).all():
                     _doubt_means(np.asarray(rewards))
                 content = {"transitions": T, "reward_probs": R, "_table_rewards": None}
-            content |= {"reward_values": values, "allowed": possible}
             content |= _common_fields(others, M, possible, values)
         except ValueError as error:
             raise ModelError(str(error)) from None
@@ -417,20 +416,13 @@ class LatentMDP(Factual, Fielded):
         unknown = set(others) - set(_OTHERS)
         if unknown:
             raise TypeError(f"LatentMDP got an unknown argument {sorted(unknown)[0]!r}")
-        content: dict[str, Any] = {
-            "outcomes": table,
-            "_table_rewards": reward_model,
-            "reward_values": values,
-            "allowed": allowed,
-        }
+        arguments, M = {**_OTHERS, **others}, table.distinct.shape[1]
         try:
-            content |= _common_fields(
-                {**_OTHERS, **others}, table.distinct.shape[1], allowed, values
-            )
+            content = _common_fields(arguments, M, allowed, values)
         except ValueError as error:
             raise ModelError(str(error)) from None
         self = cls.__new__(cls)
-        arrays.store(self, content)
+        arrays.store(self, {"outcomes": table, "_table_rewards": reward_model, **content})
         self.require_bounded_total()
         return self
 
@@ -619,9 +611,8 @@ class LatentMDP(Factual, Fielded):
 
     def state_numbers(self, what: str, states: ArrayLike | str) -> Integers:
         """The numbers of states given by name or number, one or several; `what` is the argument."""
-        words: Any = (
-            states.strip('"') if isinstance(states, str) else states
-        )  # as labels are written
+        # Labels are written in quotation marks.
+        words: Any = states.strip('"') if isinstance(states, str) else states
         several = np.atleast_1d(names.listing(what, words))
         if several.dtype.kind == "b" and several.size == self.n_states:
             several = np.flatnonzero(several)
@@ -959,7 +950,7 @@ _NEW_FIELDS = (
 def _common_fields(
     arguments: Mapping[str, Any], M: int, allowed: Flags, values: Floats
 ) -> dict[str, Any]:
-    """The fields named in `_OTHERS`, checked."""
+    """The fields that every model has, those named in `_OTHERS` checked."""
     S, A = allowed.shape
     unvisited = bool(arguments["allow_unvisited"])
     discount = validation.discount(arguments["discount"])
@@ -967,6 +958,8 @@ def _common_fields(
     if not isinstance(bonus, ContextVectors | None):
         bonus = ContextVectors.each(validation.shaped("bonus", bonus, (M, S, A)))
     return {
+        "reward_values": values,
+        "allowed": allowed,
         "initial_vectors": _first_states(arguments["initial"], M, allowed, unvisited).frozen(),
         "weights": validation.weights(arguments["weights"], M),
         "horizon": arrays.optional_integer("horizon", arguments["horizon"]),

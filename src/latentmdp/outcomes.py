@@ -184,6 +184,11 @@ class Outcomes(NamedTuple):
             np.column_stack(sums).astype(np.float64),  # bincount of nothing counts integers
         )
 
+    def lists_like(self, other: Outcomes) -> bool:
+        """Whether the other table has the same outcomes, whatever their probabilities."""
+        columns = self._fields[:3]
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in columns)
+
     def frozen(self) -> Outcomes:
         """The table itself, read-only from now on."""
         for array in self:
@@ -367,14 +372,8 @@ def outcomes_from_entries(
     flat: Floats = np.bincount(cells, probability, distinct.size * M).astype(np.float64, copy=False)
     pair, z = np.divmod(distinct, Z)
     rows, n = np.divmod(pair, S)
-    return _possible(
-        Outcomes.each(
-            _starts(rows, S * A),
-            n.astype(np.int32),
-            z.astype(np.int32),
-            flat.reshape(distinct.size, M),
-        )
-    )
+    columns = (n.astype(np.int32), z.astype(np.int32), flat.reshape(distinct.size, M))
+    return _possible(Outcomes.each(_starts(rows, S * A), *columns))
 
 
 def outcomes_from_matrices(matrices: Sequence[Sequence[Any]], allowed: Flags) -> Outcomes:
@@ -458,14 +457,10 @@ def product(successors: Outcomes, rewards: Outcomes) -> Outcomes:
     """A table without rewards times one without next states: R_m(z | s, a) of every row."""
     of_successor = successors.rows()
     source, reward = segments(rewards.starts, of_successor)
-    return _possible(
-        Outcomes.each(
-            _starts(of_successor[source], successors.starts.size - 1),
-            successors.next_state[source],
-            rewards.reward[reward],
-            successors.probs_of(source) * rewards.probs_of(reward),
-        )
-    )
+    starts = _starts(of_successor[source], successors.starts.size - 1)
+    probs = successors.probs_of(source) * rewards.probs_of(reward)
+    followed = (successors.next_state[source], rewards.reward[reward])
+    return _possible(Outcomes.each(starts, *followed, probs))
 
 
 def distinct_amounts(amounts: Floats) -> tuple[Floats, Integers]:

@@ -126,17 +126,8 @@ def beliefs(
     )
     for rank, m in enumerate(order):
         label = names.label("context", m, context_names) + (" (true)" if m == true else "")
-        fade = 1.0 if m == true else 0.55
-        axes.bar(
-            steps,
-            path[:, m],
-            0.86,
-            below,
-            color=COLOURS[rank],
-            alpha=fade,
-            label=label,
-            linewidth=0,
-        )
+        style: Any = {"color": COLOURS[rank], "alpha": 1.0 if m == true else 0.55, "linewidth": 0}
+        axes.bar(steps, path[:, m], 0.86, below, label=label, **style)
         below = below + path[:, m]
     if path.shape[1] > len(order):
         rest = f"{path.shape[1] - len(order)} others"
@@ -290,17 +281,11 @@ def groups(fit: Any, ax: Axes | None = None, *, most: int = 12) -> Axes:
     shares = np.array([probabilities for _, probabilities in rows])  # (rows, M)
     heaviest = np.argsort(-model.weights, kind="stable").tolist()
     for rank, m in enumerate(heaviest):
-        told = rank < len(COLOURS)
-        label = names.label("context", m, model.context_names) + f" ({model.weights[m]:.0%})"
-        axes.scatter(
-            shares[:, m],
-            range(len(rows)),
-            color=COLOURS[rank] if told else MUTED,
-            label=label if told else None,
-            s=42 if told else 16,
-            alpha=0.85,
-            zorder=3 if told else 2,
-        )
+        style: Any = {"color": MUTED, "s": 16, "zorder": 2}
+        if rank < len(COLOURS):
+            label = names.label("context", m, model.context_names) + f" ({model.weights[m]:.0%})"
+            style = {"color": COLOURS[rank], "label": label, "s": 42, "zorder": 3}
+        axes.scatter(shares[:, m], range(len(rows)), alpha=0.85, **style)
     axes.hlines(range(len(rows)), shares.min(axis=1), shares.max(axis=1), color=MUTED, linewidth=1)
     axes.set_yticks(range(len(rows)), [text for text, _ in rows], fontsize=9)
     axes.invert_yaxis()
@@ -396,20 +381,12 @@ def graph(
     angles = np.pi / 2 - 2.0 * np.pi * np.arange(shown.size) / max(shown.size, 1)
     positions = np.column_stack([np.cos(angles), np.sin(angles)])
     axes = own_axes(ax, 5.2)
+    # A name may be wider than its node, and an arrow pass below it.
+    style: Any = {"arrowstyle": "-|>", "mutation_scale": 9, "color": MUTED, "alpha": 0.6}
+    style |= {"connectionstyle": "arc3,rad=0.14", "shrinkA": 24, "shrinkB": 24}
     for i, j in zip(*np.nonzero((flow >= 0.05) & ~np.eye(shown.size, dtype=bool))):
-        arrow = FancyArrowPatch(
-            positions[i],
-            positions[j],
-            arrowstyle="-|>",
-            connectionstyle="arc3,rad=0.14",
-            shrinkA=24,
-            shrinkB=24,
-            mutation_scale=9,
-            linewidth=0.5 + 2.5 * float(flow[i, j]),
-            color=MUTED,
-            alpha=0.6,  # a name may be wider than its node, and an arrow pass below it
-        )
-        axes.add_patch(arrow)
+        width = 0.5 + 2.5 * float(flow[i, j])
+        axes.add_patch(FancyArrowPatch(positions[i], positions[j], linewidth=width, **style))
     for i, (x, y) in enumerate(positions):
         s, a = int(node[shown[i]]) // (model.n_actions + 1), taken[i]
         text = names.label("state", s, model.state_names)
@@ -521,9 +498,8 @@ def _schedule(acting: MarkovPolicy, axes: Axes, most: int = 16) -> Axes:
     from matplotlib.colors import to_rgba
 
     table: Any = acting.probabilities
-    actions = np.asarray(
-        acting.actions if table is None else table.argmax(axis=-1)
-    ).T  # (S, H or 1)
+    layers: Any = acting.actions if table is None else table.argmax(axis=-1)
+    actions = np.asarray(layers).T  # (S, H or 1)
     colours = np.array([to_rgba(colour, _TINT) for colour in COLOURS])
     axes.imshow(colours[actions % len(COLOURS)], aspect="auto", interpolation="none")
     for a in np.unique(actions).tolist()[: len(COLOURS)]:

@@ -47,7 +47,6 @@ __all__ = ["PolicyAgent", "block_sums", "gathered", "play", "simulate"]
 
 _BLOCK_STEPS = 1 << 16
 """Steps that one thread plays at a time: enough to outweigh the cost of handing them out."""
-_OUTCOME = ("starts", "next_state", "reward")
 
 
 def simulate(
@@ -374,8 +373,7 @@ def _aligned(acting: _kernels.Acting, world: ModelWorld) -> tuple[Indices, Integ
         return own.pattern, np.zeros(1, np.int64)
     table = world.model.outcomes
     listed = Outcomes(own.starts, own.next_state, own.reward, own.likelihood, own.pattern)
-    same = (np.array_equal(getattr(table, name), getattr(listed, name)) for name in _OUTCOME)
-    if all(same):
+    if table.lists_like(listed):
         return own.pattern, np.arange(table.size if acting.follows else 1)
     S, _, Z = own.sizes
     places = listed.find(table.keys(S, Z), S, Z)

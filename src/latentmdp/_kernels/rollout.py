@@ -96,9 +96,8 @@ class Acting(NamedTuple):
     offsets: NDArray[np.int64] = read_only(np.arange(2))  # (layers S + 1,)
     filter: Filter = Filter()
     reached: NDArray[np.float64] = read_only(np.ones(1))  # (K,): cumulative, of the parts
-    first: NDArray[np.int64] = read_only(
-        np.zeros((1, 1), np.int64)
-    )  # (K, S): -1 in terminal states
+    # (K, S): -1 in terminal states
+    first: NDArray[np.int64] = read_only(np.zeros((1, 1), np.int64))
     node_starts: NDArray[np.int64] = read_only(np.arange(2))  # (n + 1,), see `Links` for these
     followers: NDArray[np.int32] = read_only(np.zeros(1, np.int32))
     stays: NDArray[np.bool_] = read_only(np.zeros(1, np.bool_))  # (n,)
@@ -199,14 +198,6 @@ def next_node(acting, node, s, a, k, t, n, belief):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def draw_outcome(chances, uniform, m, s, a):
-    """The outcome that a uniform number selects."""
-    row, starts = s * chances.sizes[1] + a, chances.starts
-    tables = (chances.outcome_threshold, chances.outcome_alias)
-    return draw_of_row(uniform, tables[0], tables[1], m, row, starts, chances.tables)
-
-
-@njit(cache=True, nogil=True, inline="always")
 def draw_of_row(uniform, threshold, alias, m, row, starts, tables):
     """The outcome of a row that a uniform number selects, from fields of `Chances`."""
     begin, base = starts[row], tables[row]
@@ -235,7 +226,9 @@ def begin_by(chances, first, second, context):
 def world_step(chances, key, episode, t, m, s, a):
     """Next state and reward index at step t of an episode."""
     _, uniform = uniform_pair(key, WORLD_STREAM, episode, np.uint64(t + 1))
-    k = draw_outcome(chances, uniform, m, s, a)
+    row, starts = s * chances.sizes[1] + a, chances.starts
+    threshold, alias = chances.outcome_threshold, chances.outcome_alias
+    k = draw_of_row(uniform, threshold, alias, m, row, starts, chances.tables)
     return np.int64(chances.next_state[k]), np.int64(chances.reward[k])
 
 

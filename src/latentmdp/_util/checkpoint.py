@@ -98,11 +98,8 @@ def packed(prefix: str, fields: dict[str, Any]) -> Arrays:
 
 def unpacked(arrays: Arrays, prefix: str) -> dict[str, Any]:
     """The fields that `packed` made arrays of, empty if there are none."""
-    named = {
-        name.removeprefix(f"{prefix}_"): array
-        for name, array in arrays.items()
-        if name.startswith(f"{prefix}_")
-    }
+    start = f"{prefix}_"
+    named = {n.removeprefix(start): array for n, array in arrays.items() if n.startswith(start)}
     return {name: array if array.ndim else array.item() for name, array in named.items()}
 
 

@@ -318,12 +318,8 @@ def require_deterministic(model: LatentMDP) -> None:
     k, m = arrays.first_index(random)
     row = int(np.searchsorted(table.starts, k, side="right")) - 1
     s, a = divmod(row, model.n_actions)
-    here = range(table.starts[row], table.starts[row + 1])
-    shares = {
-        (int(table.next_state[i]), int(table.reward[i])): float(probs[i, m])
-        for i in here
-        if probs[i, m] > 0.0
-    }
+    here = [i for i in range(*table.starts[row : row + 2]) if probs[i, m] > 0.0]
+    shares = {(int(table.next_state[i]), int(table.reward[i])): float(probs[i, m]) for i in here}
     listed = ", ".join(f"{outcome} with probability {p:.3g}" for outcome, p in shares.items())
     raise ExplorationError(
         f"the model is not deterministic: in context {m}, state {s}, action {a} has outcomes "

@@ -136,16 +136,12 @@ def draw_panel(axes: Axes, panel: Panel, colours: Sequence[str], ink: str) -> No
 
 
 def _curve(axes: Axes, line: Line, colour: str) -> None:
-    compared = line.colour is None
-    axes.plot(
-        line.x,
-        line.mean,
-        color=colour,
-        linestyle=line.style,
-        linewidth=1.0 if compared else 1.5,
-        marker="." if len(line.x) <= 15 and not compared else "",  # points that can be seen
-        label=line.name,
-    )
+    style: Any = {"color": colour, "linestyle": line.style, "label": line.name}
+    if line.colour is None:
+        style["linewidth"] = 1.0
+    else:
+        style |= {"linewidth": 1.5, "marker": "." if len(line.x) <= 15 else ""}  # if to be seen
+    axes.plot(line.x, line.mean, **style)
     if line.low:
         axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
 

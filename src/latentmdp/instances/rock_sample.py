@@ -91,12 +91,13 @@ def rock_sample(
     )
     next_state, reward, law = _steps(size, rock_cells)
     possible = law >= 0
+    starts = np.concatenate([[0], np.cumsum(possible.sum(axis=-1))])
+    columns = (next_state[possible], reward[possible], _laws(size, rock_cells), law[possible])
+    places = [f"row {cell // size} column {cell % size}" for cell in range(cells)]
+    names = [f"{p}, sampled: {_listed(mask, k)}" for mask in range(sets) for p in places]
     return LatentMDP.from_outcomes(
-        np.concatenate([[0], np.cumsum(possible.sum(axis=-1))]),
-        next_state[possible],
-        reward[possible],
-        _laws(size, rock_cells),
-        law[possible],
+        starts,
+        *columns,
         n_states=cells * sets + 1,
         horizon=horizon,
         discount=discount,
@@ -104,14 +105,7 @@ def rock_sample(
         reward_values=REWARDS,
         reward_model="state-action",
         context_names=[f"good: {_listed(m, k)}" for m in range(sets)],
-        state_names=[
-            *(
-                f"row {cell // size} column {cell % size}, sampled: {_listed(mask, k)}"
-                for mask in range(sets)
-                for cell in range(cells)
-            ),
-            "left",
-        ],
+        state_names=[*names, "left"],
         action_names=[*MOVES, "sample", *(f"check {i}" for i in range(k))],
     )
 

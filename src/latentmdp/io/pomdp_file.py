@@ -248,15 +248,10 @@ class FlatFile:
             )
         i, j = join(a * S + n, b * S + y)
         reward = self.sign * self._rewards(a[i], x[i], n[i], o[j])
-        return Pomdp(
-            self.discount,
-            A,
-            self.names["actions"],
-            self.names["observations"],
-            [Variable("", self.names["states"], np.arange(S), False)],
-            first,
-            Events(x[i], a[i], n[i], o[j], p[i] * q[j], reward),
-        )
+        events = Events(x[i], a[i], n[i], o[j], p[i] * q[j], reward)
+        variables = [Variable("", self.names["states"], np.arange(S), False)]
+        named = (A, self.names["actions"], self.names["observations"])
+        return Pomdp(self.discount, *named, variables, first, events)
 
     def _entries(self, word: str, S: int) -> tuple[Integers, Integers, Integers, Floats]:
         """(action, state, target, probability) above zero, rows that sum to one."""

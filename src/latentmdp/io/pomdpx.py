@@ -282,31 +282,21 @@ class _FactoredFile:
 
     def pomdp(self) -> Pomdp:
         """Everything that can happen; the fully observed variables are the visible part."""
-        steps = self._steps()
-        start, size = self._start(), int(np.prod([len(v.values) for v in self.states]))
-        first = np.bincount(
-            self._index([v.before for v in self.states], start.columns), start.probability, size
-        )
-        columns = np.unravel_index(np.arange(size), [len(v.values) for v in self.states])
-        return Pomdp(
-            self.discount,
-            int(np.prod([len(v.values) for v in self.actions])),
-            self._names(self.actions),
-            self._names(self.observations),
-            [
-                Variable(v.before if len(self.states) > 1 else "", v.values, column, v.observed)
-                for v, column in zip(self.states, columns)
-            ],
-            first / first.sum(),
-            Events(
-                self._index([v.before for v in self.states], steps.columns),
-                self._index([v.before for v in self.actions], steps.columns),
-                self._index([v.after for v in self.states], steps.columns),
-                self._index([v.before for v in self.observations], steps.columns),
-                steps.probability,
-                self._reward(steps),
-            ),
-        )
+        steps, start, sizes = self._steps(), self._start(), [len(v.values) for v in self.states]
+        before, after = [v.before for v in self.states], [v.after for v in self.states]
+        acting, seen = [v.before for v in self.actions], [v.before for v in self.observations]
+        size = int(np.prod(sizes))
+        first = np.bincount(self._index(before, start.columns), start.probability, size)
+        columns = np.unravel_index(np.arange(size), sizes)
+        called = before if len(before) > 1 else [""]
+        parts = zip(called, self.states, columns)
+        variables = [Variable(name, v.values, column, v.observed) for name, v, column in parts]
+        every = (before, acting, after, seen)
+        x, a, n, o = (self._index(names, steps.columns) for names in every)
+        events = Events(x, a, n, o, steps.probability, self._reward(steps))
+        actions = self._names(self.actions)
+        named = (len(actions), actions, self._names(self.observations))
+        return Pomdp(self.discount, *named, variables, first / first.sum(), events)
 
     def _names(self, variables: list[_Variable]) -> list[str]:
         """What each joint value is called."""

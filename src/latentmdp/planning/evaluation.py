@@ -80,9 +80,7 @@ class Value(Result):
         accuracy = "exact" if self.exact else "with its standard error"
         return {
             "mean": Worded(self.mean, f"{self} per episode, {accuracy}"),
-            "stderr": Worded(self.stderr, ""),
-            "exact": Worded(self.exact, ""),
-            "truncation": Worded(self.truncation, ""),
+            **{name: Worded(getattr(self, name), "") for name in ("stderr", "exact", "truncation")},
             "by_context": Worded(self.by_context, "\n".join(lines)),
             "stderr_by_context": Worded(each, ""),
         }
@@ -214,9 +212,8 @@ def _monte_carlo(
         by_context[m] = tree_total(sums[block]) / n
         distances = sums[block] / sizes[block] - by_context[m]
         variances[m] = tree_total(squares[block] + sizes[block] * distances**2) / (n - 1) / n
-    unseen = ~model.initial_vectors.distinct.any(
-        axis=0
-    )  # no data say where it begins: nothing is earned there
+    # Where no data say where a context begins, nothing is earned there.
+    unseen = ~model.initial_vectors.distinct.any(axis=0)
     by_context[unseen] = 0.0 if model.initial_bonus is None else model.initial_bonus[unseen]
     return Value(
         float(model.weights @ by_context),

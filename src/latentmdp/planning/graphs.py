@@ -113,11 +113,9 @@ def evaluated_graph(
 
 def graph_bounds(model: LatentMDP, policy: PolicyGraph) -> tuple[Floats, Floats] | None:
     """What a graph earns in each context of a model; None unless both have the same outcomes."""
-    planned, table = policy.model.outcomes, model.outcomes
     if policy.model.dimensions[1:] != model.dimensions[1:]:
         return None
-    columns = ("starts", "next_state", "reward")  # all but the probabilities
-    if not all(np.array_equal(getattr(planned, name), getattr(table, name)) for name in columns):
+    if not policy.model.outcomes.lists_like(model.outcomes):
         return None
     policy.acting(model)  # raises if it does not fit
     nodes = policy.nodes

@@ -245,15 +245,11 @@ def best_actions(model: LatentMDP, values: Floats) -> Integers:
     best = allowed.max(axis=-2, keepdims=True)
     rounding = 1e-12 * np.abs(values).max(initial=0.0)
     tied = (allowed >= best - rounding) & model.allowed[:, :, None]
-    if _decides(model) or (tied.sum(axis=-2) <= 1).all():
+    decided = model.horizon is None and not model.duration.is_total  # by the discount itself
+    if decided or (tied.sum(axis=-2) <= 1).all():
         return np.asarray(allowed.argmax(axis=-2))
     sooner = q_values(model, discount=model.duration.planning_discount)
     return np.asarray(np.where(tied, sooner, -np.inf).argmax(axis=-2))
-
-
-def _decides(model: LatentMDP) -> bool:
-    """Whether the discount itself prefers the sooner."""
-    return model.horizon is None and not model.duration.is_total
 
 
 def _is_dense(model: LatentMDP) -> bool:

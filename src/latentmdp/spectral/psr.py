@@ -239,13 +239,9 @@ class PSR(Fielded):
         reach = self.pooled.sum(axis=(1, 3))
         total = self.operators.sum(axis=(1, 3))
         pooled_operators = total / np.where(reach > 0.0, reach, 1.0)[:, :, None, None]
-        return (
-            np.ascontiguousarray(self.operators.reshape(-1, k, k)),
-            np.ascontiguousarray(pooled_operators.reshape(S * S, k, k)),
-            np.ascontiguousarray(self.normalisers),
-            np.ascontiguousarray(self.pooled.ravel()),
-            np.ascontiguousarray(self.homes),
-        )
+        operators = self.operators.reshape(-1, k, k), pooled_operators.reshape(S * S, k, k)
+        tables = (*operators, self.normalisers, self.pooled.ravel(), self.homes)
+        return tuple(map(np.ascontiguousarray, tables))
 
     def to_fields(self) -> dict[str, Any]:
         """Every array and flag by name; the sizes are those of the operators."""

@@ -128,6 +128,10 @@ class Diagnosis(Verdicts):
         return self._if_separated(sample_size.initialization_error)
 
     @property
+    def _sizes(self) -> tuple[int, int, int]:
+        return self.n_contexts, self.n_states, self.n_actions
+
+    @property
     def psr_episodes(self) -> float:
         """n0 of Theorem 3.5 with its constants set to 1; NaN if the sigmas are not known."""
         if np.isnan(self.sigma_tau).all():
@@ -136,9 +140,7 @@ class Diagnosis(Verdicts):
         if accuracy == 0.0:
             return math.inf
         return sample_size.psr_episodes_for_clustering(
-            self.n_contexts,
-            self.n_states,
-            self.n_actions,
+            *self._sizes,
             self.horizon,
             sigma_tau=_smallest(self.sigma_tau),
             sigma_h=_smallest(self.sigma_joint),
@@ -154,13 +156,8 @@ class Diagnosis(Verdicts):
     @property
     def clustering_episodes(self) -> float:
         """n1 of Theorem 3.5 with C_1 = 1."""
-        return sample_size.clustering_episodes(
-            self.n_contexts,
-            self.n_states,
-            self.n_actions,
-            alpha_2=self.alpha_2,
-            alpha_3=float(self.alpha_3.min()),
-        )
+        least = float(self.alpha_3.min())
+        return sample_size.clustering_episodes(*self._sizes, alpha_2=self.alpha_2, alpha_3=least)
 
     def _if_separated(self, formula: Callable[[float, int], float]) -> float:
         if self.delta <= 0.0:

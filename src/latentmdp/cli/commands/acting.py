@@ -1,7 +1,7 @@
 """Learners that act: `learn`, `lucrl`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -35,16 +35,9 @@ def learn(
     """
     world = options.load_model(model)
     screen.checkpoint = checkpoint
-    learned = lm.learn(
-        world,
-        value_of(contexts),
-        episodes,
-        rng=seed,
-        method=method,
-        reward_model=reward_model,
-        checkpoint=checkpoint,
-        progress=screen.talks,
-    )
+    ways: dict[str, Any] = {"method": method, "reward_model": reward_model, "rng": seed}
+    kept: dict[str, Any] = {"checkpoint": checkpoint, "progress": screen.talks}
+    learned = lm.learn(world, value_of(contexts), episodes, **ways, **kept)
     outputs.save(learned)
     options.draw(plot, learned)
     informed = lm.evaluate(world, lm.QMDP().plan(world).policy, episodes=20_000, rng=seed).mean

@@ -75,11 +75,6 @@ class EpisodePass:
         self._counts: dict[tuple[int, ...], tuple[Sequence[Floats], Any]] = {}
         self._rooms: tuple[Any, list[Any]] = (None, [])
 
-    @property
-    def bytes_read(self) -> int:
-        """Bytes of cells and lists that one pass reads."""
-        return sum(int(array.nbytes) for array in (*self._episodes, *self._lists))
-
     def __call__(
         self, counts: Sequence[Floats], table: Floats, first: Floats
     ) -> tuple[Floats, Floats, float]:
