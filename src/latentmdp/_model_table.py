@@ -21,14 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import (
-    ROW_TOLERANCE,
-    Flags,
-    Floats,
-    Integers,
-    names,
-    require_memory,
-)
+from latentmdp._util import names
+from latentmdp._util.arrays import ROW_TOLERANCE, Flags, Floats, Integers
+from latentmdp._util.memory import require_memory
 from latentmdp.outcomes import Outcomes, distinct_amounts, outcomes_from_entries, row_totals
 
 __all__ = ["COLUMNS", "by_name", "model_columns", "read_model_table"]

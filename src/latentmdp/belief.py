@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from latentmdp import _kernels
-from latentmdp._util import Floats, arrays, rows_on_disk
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
+from latentmdp._util.storage import rows_on_disk
 from latentmdp.engines import Engine, Threads, as_engine
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.logs import Batch, Logs, Trajectories, require_logs

@@ -35,19 +35,11 @@ from numpy.typing import ArrayLike
 from latentmdp import _kernels
 from latentmdp._model_table import COLUMNS, by_name, read_model_table
 from latentmdp._total_reward import require_bounded
-from latentmdp._util import (
-    Duration,
-    Factual,
-    Fielded,
-    Flags,
-    Floats,
-    Integers,
-    Worded,
-    arrays,
-    extent,
-    names,
-    validation,
-)
+from latentmdp._util import arrays, names, validation
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.duration import Duration
+from latentmdp._util.fields import Fielded
+from latentmdp._util.results import Factual, Worded, extent
 from latentmdp.errors import ModelError
 from latentmdp.outcomes import (
     ContextVectors,

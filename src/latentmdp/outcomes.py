@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp import _kernels
-from latentmdp._util import (
+from latentmdp._util import names
+from latentmdp._util.arrays import (
     ROW_TOLERANCE,
     Flags,
     Floats,
@@ -32,12 +33,11 @@ from latentmdp._util import (
     Integers,
     first_index,
     frozen,
-    names,
     normalised,
     read_only,
-    require_memory,
     segments,
 )
+from latentmdp._util.memory import require_memory
 
 __all__ = [
     "ContextVectors",

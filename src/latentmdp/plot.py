@@ -21,19 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import (
-    COLOURS,
-    INK,
-    MUTED,
-    Floats,
-    Integers,
-    arrays,
-    band,
-    legend,
-    names,
-    own_axes,
-    plural,
-)
+from latentmdp._util import arrays, names
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.figures import COLOURS, INK, MUTED, band, legend, own_axes
+from latentmdp._util.words import plural
 from latentmdp.fit import Fit
 from latentmdp.metrics import last_tenth, trailing_means
 from latentmdp.model import LatentMDP, require_model

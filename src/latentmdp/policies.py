@@ -21,21 +21,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentmdp import _kernels
-from latentmdp._util import (
-    Duration,
-    Factual,
-    Fielded,
-    Flags,
-    Floats,
-    Indices,
-    Integers,
-    RNGLike,
-    arrays,
-    drawn,
-    names,
-    plural,
-    reaching,
-)
+from latentmdp._util import arrays, names
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
+from latentmdp._util.cycles import reaching
+from latentmdp._util.duration import Duration
+from latentmdp._util.fields import Fielded
+from latentmdp._util.random import RNGLike, drawn
+from latentmdp._util.results import Factual
+from latentmdp._util.words import plural
 from latentmdp.belief import ContextFilter, check_smoothing, filter_tables
 from latentmdp.logs import History, WeightModel
 from latentmdp.model import LatentMDP, require_model

@@ -32,21 +32,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentmdp import _kernels
-from latentmdp._util import (
-    Factual,
-    Fielded,
-    Flags,
-    Floats,
-    Indices,
-    Integers,
-    RNGLike,
-    arrays,
-    drawn,
-    element_name,
-    names,
-    philox_key,
-    saver,
-)
+from latentmdp._util import arrays, names
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
+from latentmdp._util.fields import Fielded
+from latentmdp._util.random import RNGLike, drawn, philox_key
+from latentmdp._util.registration import saver
+from latentmdp._util.results import Factual
+from latentmdp._util.spaces import element_name
 from latentmdp.errors import LatentMDPError
 from latentmdp.logs import History
 from latentmdp.model import LatentMDP

@@ -16,17 +16,11 @@ from typing import Any
 import numpy as np
 
 from latentmdp import _kernels
-from latentmdp._util import (
-    Floats,
-    Indices,
-    Integers,
-    RNGLike,
-    arrays,
-    atomic_write,
-    philox_key,
-    require_memory,
-    require_writable,
-)
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util.memory import require_memory
+from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util.storage import atomic_write, require_writable
 from latentmdp.engines import Engine, Threads, as_engine, blocks
 from latentmdp.logs import BATCH_STEPS, Episode, Trajectories
 from latentmdp.model import LatentMDP, require_model

@@ -37,18 +37,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import (
-    Duration,
-    Fielded,
-    FiniteSpace,
-    Flags,
-    Floats,
-    Integers,
-    arrays,
-    names,
-    require_memory,
-    validation,
-)
+from latentmdp._util import arrays, names, validation
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.duration import Duration
+from latentmdp._util.fields import Fielded
+from latentmdp._util.memory import require_memory
+from latentmdp._util.spaces import FiniteSpace
 from latentmdp.errors import LatentMDPError, WorldError
 from latentmdp.logs import END, Episode
 from latentmdp.model import LatentMDP

@@ -64,12 +64,12 @@ if TYPE_CHECKING:
     )
     from latentmdp._kernels.rows import product
 else:
-    from latentmdp._util import lazy_names
+    from latentmdp._util.lazy import lazy_names
 
     _name, __dir__, __all__ = lazy_names(__name__)
 
     def __getattr__(name: str) -> object:
-        from latentmdp._util import compile_announcement  # it imports numba
+        from latentmdp._util.clock import compile_announcement  # it imports numba
 
         compile_announcement()
         return _name(name)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from latentmdp._kernels import njit
 from latentmdp._kernels.rows import product
-from latentmdp._util import read_only
+from latentmdp._util.arrays import read_only
 
 AWAKE, MANTISSA, LEVEL = 0, 1, 2
 

@@ -29,7 +29,7 @@ from latentmdp._kernels.belief import (
 )
 from latentmdp._kernels.philox import uniform_pair
 from latentmdp._kernels.rows import product
-from latentmdp._util import read_only
+from latentmdp._util.arrays import read_only
 
 _BUFFER = 64
 _LANES = 16

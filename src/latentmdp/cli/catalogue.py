@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 import latentmdp as lm
-from latentmdp._util import did_you_mean
+from latentmdp._util.words import did_you_mean
 
 PLANNERS: dict[str, tuple[str, dict[str, Any]]] = {
     "qmdp": ("QMDP", {}),

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import typer
 
-from latentmdp._util import Move, progress_bar
+from latentmdp._util.progress import Move, progress_bar
 from latentmdp.errors import LatentMDPError
 
 
@@ -33,7 +33,7 @@ class Screen:
         What the user gave, `inputs`, and what tables show, goes to machines only. Warnings stand
         below the table, each on a line of its own.
         """
-        from latentmdp._util import labelled, plain
+        from latentmdp._util.results import labelled, plain
 
         facts = dict(result.facts() if hasattr(result, "facts") else result or {})
         if self.as_json:
@@ -94,7 +94,7 @@ class Screen:
             from rich.markup import escape
             from rich.table import Table
 
-            from latentmdp._util import cell
+            from latentmdp._util.results import cell
 
             # Without frames, so that wide tables have room for their numbers.
             table = Table(
@@ -120,7 +120,7 @@ class Screen:
     @contextmanager
     def compilation_told(self) -> Iterator[None]:
         """Let the library say when it compiles, unless this screen is silent."""
-        from latentmdp._util import compile_announcement
+        from latentmdp._util.clock import compile_announcement
 
         announcement = compile_announcement()
         before, announcement.silent = announcement.silent, not self.talks

@@ -38,7 +38,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from latentmdp._util import Fielded, RNGLike, arrays, philox_key, require_choice, validation
+from latentmdp._util import arrays, validation
+from latentmdp._util.fields import Fielded
+from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util.validation import require_choice
 from latentmdp.deterministic.algorithm5 import (
     Explorer,
     SurpriseError,

@@ -16,14 +16,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import (
-    Fielded,
-    float_field,
-    frozen,
-    integer_field,
-    positive_integer,
-    validation,
-)
+from latentmdp._util import validation
+from latentmdp._util.arrays import frozen, positive_integer
+from latentmdp._util.fields import Fielded, float_field, integer_field
 from latentmdp.policies import History
 
 

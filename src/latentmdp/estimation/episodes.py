@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import Floats, Indices, Integers, normalised
+from latentmdp._util.arrays import Floats, Indices, Integers, normalised
 from latentmdp.engines import Engine, Threads, total, tree_sum
 from latentmdp.errors import DeviceError, TrajectoryError
 from latentmdp.logs import (

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from latentmdp._util import COLOURS, INK, MUTED, plural
+from latentmdp._util.figures import COLOURS, INK, MUTED
+from latentmdp._util.words import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

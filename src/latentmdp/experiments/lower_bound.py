@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from latentmdp._util import Flags, Floats, Integers
+from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp.deterministic import explore
 from latentmdp.experiments.findings import Claim, Findings, Line, Panel, grouped
 from latentmdp.experiments.lucrl_runs import unrelated_model

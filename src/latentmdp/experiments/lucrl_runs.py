@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from latentmdp._util import Floats, Integers, RNGLike, as_generator
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.experiments.findings import Line, Panel, grouped
 from latentmdp.experiments.runner import Columns
 from latentmdp.logs import Trajectories

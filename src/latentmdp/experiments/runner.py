@@ -36,21 +36,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from latentmdp._util import (
-    FORMAT,
-    CheckpointError,
-    atomic_write,
-    did_you_mean,
-    one_writer,
-    plain,
-    plural,
-    progress_bar,
-    read_checkpoint,
-    require_writable,
-    storage,
-    write_checkpoint,
-    write_figure,
-)
+from latentmdp._util import storage
+from latentmdp._util.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from latentmdp._util.figures import write_figure
+from latentmdp._util.progress import progress_bar
+from latentmdp._util.results import plain
+from latentmdp._util.storage import FORMAT, atomic_write, one_writer, require_writable
+from latentmdp._util.words import did_you_mean, plural
 from latentmdp._version import __version__
 from latentmdp.engines import Engine, Threads, thread_count
 from latentmdp.errors import FormatError

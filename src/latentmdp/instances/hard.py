@@ -22,7 +22,9 @@ of states, one for each time.
 
 import numpy as np
 
-from latentmdp._util import Floats, Integers, arrays, require_choice
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.validation import require_choice
 from latentmdp.instances._parts import number, require_dense, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP

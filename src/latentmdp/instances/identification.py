@@ -12,7 +12,7 @@ n questions and a guess are enough, and with fewer steps each missing bit halves
 
 import numpy as np
 
-from latentmdp._util import require_memory
+from latentmdp._util.memory import require_memory
 from latentmdp.instances._parts import number, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP

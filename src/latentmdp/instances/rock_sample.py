@@ -23,7 +23,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from latentmdp._util import Floats, Integers, arrays, require_memory
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.memory import require_memory
 from latentmdp.instances._parts import sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP

@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from latentmdp._model_table import COLUMNS, model_columns
-from latentmdp._util import did_you_mean, names
+from latentmdp._util import names
+from latentmdp._util.words import did_you_mean
 from latentmdp.errors import FormatError
 from latentmdp.logs import Trajectories, frames
 from latentmdp.model import LatentMDP

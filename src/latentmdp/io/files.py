@@ -6,7 +6,8 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
-from latentmdp._util import PathLike, atomic_write, did_you_mean, require_writable
+from latentmdp._util.storage import PathLike, atomic_write, require_writable
+from latentmdp._util.words import did_you_mean
 from latentmdp.errors import FormatError, ModelError
 from latentmdp.io import json, kinds, npz, pomdp_file, pomdpx, session_file
 from latentmdp.io.solver_files import CHECKER_SUFFIXES

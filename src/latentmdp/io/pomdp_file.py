@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from latentmdp._util import Floats, Integers
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import FormatError
 from latentmdp.io.determined_pomdp import (
     MAX_EVENTS,

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import Floats, Integers, storage
+from latentmdp._util import storage
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import FormatError
 from latentmdp.io.determined_pomdp import (
     MAX_EVENTS,

@@ -30,7 +30,8 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import Floats, Integers, storage
+from latentmdp._util import storage
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import FormatError
 from latentmdp.io import json
 from latentmdp.io.determined_pomdp import Pomdp, latent_mdp

@@ -17,22 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from latentmdp._util import (
+from latentmdp._util.arrays import (
     Arrays,
     Flags,
     Floats,
     Indices,
     Integers,
-    Result,
-    few_entries,
-    float_field,
     frozen,
-    integer_field,
     normalised,
-    plural,
     read_only,
-    require_memory,
 )
+from latentmdp._util.fields import float_field, integer_field
+from latentmdp._util.memory import few_entries, require_memory
+from latentmdp._util.results import Result
+from latentmdp._util.words import plural
 from latentmdp.logs import Trajectories, first_state_counts, occurring_cells
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.bonus import AS_PRINTED, BY_VARIANCE, HIDDEN_REWARDS, Widths

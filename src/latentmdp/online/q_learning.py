@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util import Arrays, Floats, validation
+from latentmdp._util import validation
+from latentmdp._util.arrays import Arrays, Floats
 from latentmdp.logs import Episode, Trajectories
 from latentmdp.online.base import CountingLearning, Learner
 from latentmdp.online.empirical_model import Counts, EmpiricalModel

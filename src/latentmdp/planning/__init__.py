@@ -38,6 +38,6 @@ if TYPE_CHECKING:
     from latentmdp.planning.limits import check_limit, held_interrupts
     from latentmdp.planning.qmdp import best_actions, policy_values
 else:
-    from latentmdp._util import lazy_names
+    from latentmdp._util.lazy import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

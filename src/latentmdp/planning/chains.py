@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from latentmdp._kernels import Successors
-from latentmdp._util import Flags, Floats, Indices, Integers, components, reaching, segments
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers, segments
+from latentmdp._util.cycles import components, reaching
 
 
 def solve_chains(

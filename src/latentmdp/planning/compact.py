@@ -31,7 +31,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Floats, Integers, arrays
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.belief import posterior
 from latentmdp.model import LatentMDP
 from latentmdp.planning import kernels_compact as kernels

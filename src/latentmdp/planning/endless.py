@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from latentmdp._kernels import Successors, bellman
-from latentmdp._util import Floats, Integers
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import numbered, row_sums
 from latentmdp.planning.chains import chain_of, policy_chain, total_bounds

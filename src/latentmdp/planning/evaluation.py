@@ -24,7 +24,10 @@ from typing import Any
 import numpy as np
 
 from latentmdp._kernels import bellman
-from latentmdp._util import Floats, Integers, Result, RNGLike, Worded, arrays, philox_key
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util.results import Result, Worded
 from latentmdp.engines import Engine, as_engine, tree_total
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_horizon, require_model

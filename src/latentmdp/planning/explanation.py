@@ -39,7 +39,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Floats, Integers, Result, arrays, listed, names, plural
+from latentmdp._util import arrays, names
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.results import Result
+from latentmdp._util.words import listed, plural
 from latentmdp.belief import ContextFilter
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.evaluation import markov_values

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from latentmdp import _kernels
-from latentmdp._util import Floats, Indices, Integers
+from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.chains import solve_chains, total_bounds
 from latentmdp.planning.endless import Flatness, enclosed

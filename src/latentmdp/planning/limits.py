@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from typing import Any
 
-from latentmdp._util import compile_seconds, give_memory_back
+from latentmdp._util.clock import compile_seconds
+from latentmdp._util.memory import give_memory_back
 from latentmdp.engines import thread_count
 
 MIB = float(1 << 20)

@@ -27,15 +27,8 @@ from typing import NamedTuple
 import numpy as np
 
 from latentmdp._kernels import Successors, bellman
-from latentmdp._util import (
-    ALWAYS_FITS,
-    Floats,
-    Indices,
-    Integers,
-    free_memory,
-    memory_text,
-    require_memory,
-)
+from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util.memory import ALWAYS_FITS, free_memory, memory_text, require_memory
 from latentmdp.engines import blocks, run_blocks, thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from latentmdp._kernels import Successors, bellman
-from latentmdp._util import Floats, Integers, end_components, segments
+from latentmdp._util.arrays import Floats, Integers, segments
+from latentmdp._util.cycles import end_components
 from latentmdp.planning.chains import policy_chain
 
 _ROUNDING = 1e-15

@@ -36,7 +36,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from latentmdp._util import Floats, Integers, arrays, require_choice
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.validation import require_choice
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs import Sizes, Trajectories, require_trajectories, sizes_of
 from latentmdp.model import LatentMDP, require_horizon

@@ -21,16 +21,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from latentmdp._util import (
-    Fielded,
-    Flags,
-    Floats,
-    Indices,
-    Integers,
-    float_field,
-    frozen,
-    integer_field,
-)
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers, frozen
+from latentmdp._util.fields import Fielded, float_field, integer_field
 from latentmdp.engines import blocks, run_blocks
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.logs import Episode, Sizes, Trajectories

@@ -30,17 +30,10 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from scipy.special import logsumexp
 
-from latentmdp._util import (
-    Flags,
-    Floats,
-    Indices,
-    Integers,
-    RNGLike,
-    arrays,
-    as_generator,
-    normalised,
-    require_choice,
-)
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers, normalised
+from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.validation import require_choice
 from latentmdp.errors import RecoveryError, TrajectoryError
 from latentmdp.fit import Fit, FitWarning
 from latentmdp.logs import (

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util import Floats
+from latentmdp._util.arrays import Floats
 from latentmdp.errors import LatentMDPError
 from latentmdp.instances import Instance, get_instance, make
 from latentmdp.io import load, save

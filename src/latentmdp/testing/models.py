@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util import Floats, RNGLike, as_generator
+from latentmdp._util.arrays import Floats
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.model import LatentMDP, RewardModel
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import Floats
+from latentmdp._util.arrays import Floats
 from latentmdp.errors import ImpossibleObservationError, ModelError, TooLargeError
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import (

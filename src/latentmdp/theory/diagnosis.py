@@ -15,7 +15,9 @@ from typing import Any, overload
 
 import numpy as np
 
-from latentmdp._util import Flags, Floats, RNGLike, arrays, as_generator
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Flags, Floats
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.logs import Logs
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import UniformPolicy

@@ -24,16 +24,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import (
-    Floats,
-    Integers,
-    Result,
-    RNGLike,
-    arrays,
-    names,
-    philox_key,
-    validation,
-)
+from latentmdp._util import arrays, names, validation
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util.results import Result
 from latentmdp.belief import posterior
 from latentmdp.engines import blocks
 from latentmdp.model import LatentMDP, require_horizon, require_model

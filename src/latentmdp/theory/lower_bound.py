@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util import RNGLike, arrays
+from latentmdp._util import arrays
+from latentmdp._util.random import RNGLike
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
 

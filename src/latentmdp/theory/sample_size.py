@@ -21,7 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import lambertw
 
-from latentmdp._util import Floats, RNGLike, arrays, as_generator, validation
+from latentmdp._util import arrays, validation
+from latentmdp._util.arrays import Floats
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate

@@ -12,7 +12,7 @@ from itertools import islice
 
 import numpy as np
 
-from latentmdp._util import Floats
+from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, action_table
 

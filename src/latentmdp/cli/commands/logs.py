@@ -8,7 +8,8 @@ import numpy as np
 import typer
 
 import latentmdp as lm
-from latentmdp._util import Worded, plural
+from latentmdp._util.results import Worded
+from latentmdp._util.words import plural
 from latentmdp.cli import options
 from latentmdp.cli.catalogue import find_policy
 from latentmdp.cli.screen import Screen

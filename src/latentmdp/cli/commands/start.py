@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 import latentmdp as lm
-from latentmdp._util import require_writable
+from latentmdp._util.storage import require_writable
 from latentmdp.cli import options
 from latentmdp.cli.catalogue import KINDS
 from latentmdp.cli.config import handed_on

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from latentmdp._util import Flags, Floats, Indices, Integers
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp.engines.cuda.device import gpu
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import DeviceError

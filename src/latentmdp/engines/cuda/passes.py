@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import Floats, Indices, Integers, segments
+from latentmdp._util.arrays import Floats, Indices, Integers, segments
 from latentmdp.engines.cuda.device import gpu
 
 _LANES = 32

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from latentmdp._util import Flags, Floats, Indices, Integers, frozen, segments
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers, frozen, segments
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import ContextVectors, Outcomes, RunInBlocks, at_once, numbered
 from latentmdp.planning.hsvi import kernels_lumping as kernels
