@@ -324,19 +324,11 @@ def _rolled_out(
             ends = (last + 1, last, last)
             logs = [log[np.arange(log.shape[1]) < end] for log, end in zip(logs, ends)]
         parts.append([log.ravel() for log in logs])
-    states, actions, rewards = (
-        part[0] if len(part) == 1 else np.concatenate(part) for part in zip(*parts)
-    )
-    return Trajectories._trusted(
-        world.space.n_states,
-        world.space.n_actions,
-        states=states,
-        actions=actions,
-        rewards=rewards,
-        offsets=np.concatenate([[0], np.cumsum(lengths)]),
-        contexts=contexts,
-        reward_values=world.space.reward_array,
-    )
+    columns = (part[0] if len(part) == 1 else np.concatenate(part) for part in zip(*parts))
+    played: Any = dict(zip(("states", "actions", "rewards"), columns), contexts=contexts)
+    played |= {"offsets": np.concatenate([[0], np.cumsum(lengths)])}
+    own, paid = world.space, world.space.reward_array
+    return Trajectories._trusted(own.n_states, own.n_actions, reward_values=paid, **played)
 
 
 def _earning(model: LatentMDP) -> _kernels.Earning:

@@ -37,12 +37,8 @@ def write_checkpoint(
     path: PathLike, settings: dict[str, Any], arrays: Arrays, seconds: float
 ) -> None:
     """Replace the checkpoint at `path`, all or nothing."""
-    header = {
-        **storage.file_header("checkpoint"),
-        "settings": settings,
-        "digest": _digest(settings, arrays),
-        "seconds": seconds,
-    }
+    said = {"settings": settings, "digest": _digest(settings, arrays), "seconds": seconds}
+    header = storage.file_header("checkpoint") | said
     with storage.atomic_write(path) as stream:
         storage.write_archive(stream, header, arrays, compressed=False)
 

@@ -97,14 +97,8 @@ class Screen:
             from latentmdp._util.results import cell
 
             # Without frames, so that wide tables have room for their numbers.
-            table = Table(
-                title=title,
-                title_justify="left",
-                show_header=show_header,
-                box=box.SIMPLE_HEAD,
-                pad_edge=False,
-                collapse_padding=True,
-            )
+            look: Any = {"title_justify": "left", "pad_edge": False, "collapse_padding": True}
+            table = Table(title=title, show_header=show_header, box=box.SIMPLE_HEAD, **look)
             for i, name in enumerate(header):
                 side: Any = "left" if i == 0 or name in words else "right"
                 whole = show_header and i == 0

@@ -283,14 +283,13 @@ def _report_rules(fit: Any, logs: Trajectories) -> Rules:
     totals = weights.sum(axis=1, keepdims=True)
     expected = float(logs.multiplicities() @ (largest + np.log(totals))[:, 0])
     posterior = np.asarray(fit.responsibilities)
+    near = bool(np.isclose(fit.log_likelihood, expected, rtol=1e-8, atol=0.0))
+    fits, shares = posterior.shape == joint.shape, weights / totals
+    right = fits and np.allclose(posterior, shares, rtol=0.0, atol=1e-6)
     return {
-        f"log_likelihood is {fit.log_likelihood:.9g}, that of the model {expected:.9g}": bool(
-            np.isclose(fit.log_likelihood, expected, rtol=1e-8, atol=0.0)
-        ),
-        f"responsibilities must have shape {joint.shape}, got {posterior.shape}": posterior.shape
-        == joint.shape,
-        "the responsibilities are not the posterior under the model": posterior.shape == joint.shape
-        and np.allclose(posterior, weights / totals, rtol=0.0, atol=1e-6),
+        f"log_likelihood is {fit.log_likelihood:.9g}, that of the model {expected:.9g}": near,
+        f"responsibilities must have shape {joint.shape}, got {posterior.shape}": fits,
+        "the responsibilities are not the posterior under the model": right,
     }
 
 

@@ -257,7 +257,6 @@ def diagnose(
     reach, rate = _followed(model, policy)
     reach = np.where(model.terminal, np.inf, reach)
     context, state = arrays.first_index(reach == reach.min())
-    tests, histories, joint, ends = _ranks(model, policy, length)
     alpha_3 = connectivity(model)
     steps_to_reveal, separated, short, long = None, None, None, None
     if many:
@@ -269,10 +268,7 @@ def diagnose(
     return Diagnosis(
         delta=separation(model),
         closest=closest_contexts(model) if many else None,
-        sigma_tau=tests,
-        sigma_h=histories,
-        sigma_joint=joint,
-        end_state_probs=ends,
+        **_ranks(model, policy, length),
         alpha_2=float(reach.min()),
         hardest=None if np.isnan(reach).any() else (context, state),
         alpha_3=alpha_3,
@@ -310,16 +306,14 @@ def _diameters(model: LatentMDP, most_work: float = 2e10) -> Floats:
     return diameter(model) if most_work >= M * S**4 else np.full(M, np.nan)
 
 
-def _ranks(model: LatentMDP, policy: AnyPolicy, length: int) -> tuple[Floats, ...]:
-    """sigma_tau, sigma_h, sigma_joint and end state probabilities; NaN if they are too many."""
+def _ranks(model: LatentMDP, policy: AnyPolicy, length: int) -> dict[str, Floats]:
+    """The fields about tests and histories; NaN if they are too many."""
+    of_histories = {"sigma_h": sigma_h, "sigma_joint": joint_sigma}
+    of_histories["end_state_probs"] = end_state_probs
     if table_entries(model, length) > MAX_ENTRIES:
-        return tuple(np.full(model.n_states, np.nan) for _ in range(4))
-    return (
-        sigma_tau(model, length),
-        sigma_h(model, policy, length),
-        joint_sigma(model, policy, length),
-        end_state_probs(model, policy, length),
-    )
+        return {name: np.full(model.n_states, np.nan) for name in ("sigma_tau", *of_histories)}
+    found = {name: measure(model, policy, length) for name, measure in of_histories.items()}
+    return {"sigma_tau": sigma_tau(model, length), **found}
 
 
 def _smallest(values: Floats) -> float:
