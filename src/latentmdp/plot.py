@@ -30,13 +30,7 @@ from latentmdp.metrics import last_tenth, trailing_means
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.offline import LoggedEstimate, OffPolicyValue, Solved
 from latentmdp.online import Run
-from latentmdp.planning import (
-    Explanation,
-    Plan,
-    action_rule,
-    belief_at,
-    checked_time,
-)
+from latentmdp.planning import Explanation, Plan, action_rule, belief_at, checked_time
 from latentmdp.policies import MarkovPolicy, MixturePolicy, Policy, UniformPolicy
 from latentmdp.sessions import Session
 from latentmdp.simulation import simulate

@@ -227,11 +227,7 @@ def gathered(played: Sequence[Episode], space: Space) -> Trajectories:
 
 
 def block_sums(
-    model: LatentMDP,
-    policy: Policy | HistoryPolicy,
-    counts: Integers,
-    key: int,
-    engine: Engine,
+    model: LatentMDP, policy: Policy | HistoryPolicy, counts: Integers, key: int, engine: Engine
 ) -> tuple[Floats, Floats, Integers, Integers]:
     """Play counts[m] episodes in each context m, and add up their returns block by block.
 

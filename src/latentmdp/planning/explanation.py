@@ -534,11 +534,7 @@ def _prospects(
 
 
 def _doubts(
-    model: LatentMDP,
-    policy: Any,
-    choices: tuple[Choice, ...],
-    action: int,
-    margin: float | None,
+    model: LatentMDP, policy: Any, choices: tuple[Choice, ...], action: int, margin: float | None
 ) -> Iterator[str]:
     """What speaks against relying on an explanation."""
     naming = _Names(model)

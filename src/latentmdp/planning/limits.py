@@ -17,6 +17,9 @@ from latentmdp.engines import thread_count
 
 MIB = float(1 << 20)
 
+Check = Callable[[], None]
+"""What long work calls now and then; it raises `LimitReached` where the work must end."""
+
 _USABLE_SHARE = 0.97
 """Of the time limit, for the search: the rest is for the policy, which takes longer the more was
 found. A larger share would end after the limit, a smaller one searches less."""

@@ -33,11 +33,9 @@ from latentmdp.engines import blocks, run_blocks, thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.endless import best_from_above, policies_from_below
-from latentmdp.planning.limits import LimitReached
+from latentmdp.planning.limits import Check, LimitReached
 from latentmdp.planning.totals import best_backup
 from latentmdp.policies import AlphaVectorPolicy
-
-Check = Callable[[], None]
 
 _DENSE_SHARE = 0.25
 """Of possible next states, above which the dense form is faster: an entry of it costs a tenth as

@@ -12,7 +12,6 @@ end: backups from 0 fall to the values, and any U with L U <= U <= 0 is a bound 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from latentmdp._kernels import Successors, bellman
 from latentmdp._util.arrays import Floats, Integers, segments
 from latentmdp._util.cycles import end_components
 from latentmdp.planning.chains import policy_chain
+from latentmdp.planning.limits import Check
 
 _ROUNDING = 1e-15
 """Of a backup, relative to the values."""
@@ -29,9 +29,7 @@ _SHRINK = 1e-9
 """How much of its costs a policy is spared to see whether that is a bound."""
 
 
-def totals_from_above(
-    steps: Successors, rewards: Floats, check: Callable[[], None] | None = None
-) -> Floats:
+def totals_from_above(steps: Successors, rewards: Floats, check: Check | None = None) -> Floats:
     """Upper bounds (S, M) on the total rewards of every context; 0 in terminal states.
 
     `rewards` (R, M) are those of the rows of `steps`, as `latentmdp._total_reward` allows them.
@@ -87,9 +85,7 @@ def _joined(
 class _Iteration:
     """Backups and policies of one context."""
 
-    def __init__(
-        self, steps: Successors, rewards: Floats, check: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, steps: Successors, rewards: Floats, check: Check | None) -> None:
         self.steps, self.rewards, self.check = steps, rewards, check
         self.S = steps.first.size - 1
         self.rows = np.full((self.S, 1), -1)
@@ -129,9 +125,7 @@ class _Iteration:
             value, sweeps = self.solved(value), 2 * sweeps
 
 
-def _proper_from_above(
-    steps: Successors, rewards: Floats, check: Callable[[], None] | None
-) -> Floats:
+def _proper_from_above(steps: Successors, rewards: Floats, check: Check | None) -> Floats:
     """Upper bounds (S,) where every policy comes to an end."""
     iteration = _Iteration(steps, rewards, check)
     value = iteration.best()
@@ -147,7 +141,7 @@ def _proper_from_above(
     return np.asarray((value + rise * scale)[:, 0])
 
 
-def _least_costs(steps: Successors, rewards: Floats, check: Callable[[], None] | None) -> Floats:
+def _least_costs(steps: Successors, rewards: Floats, check: Check | None) -> Floats:
     """Upper bounds (S,) of costs, where some policies have no end and pay for ever."""
     iteration, sweeps = _Iteration(steps, rewards, check), 10
     above = np.zeros((iteration.S, 1))

@@ -36,12 +36,7 @@ from latentmdp._util.random import RNGLike, as_generator
 from latentmdp._util.validation import require_choice
 from latentmdp.errors import RecoveryError, TrajectoryError
 from latentmdp.fit import Fit, FitWarning
-from latentmdp.logs import (
-    Trajectories,
-    cell_counts,
-    first_state_counts,
-    require_trajectories,
-)
+from latentmdp.logs import Trajectories, cell_counts, first_state_counts, require_trajectories
 from latentmdp.metrics import model_error
 from latentmdp.model import LatentMDP
 from latentmdp.spectral.psr import PSR

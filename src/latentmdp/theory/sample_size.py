@@ -122,12 +122,7 @@ class DecodingHorizons(NamedTuple):
 
 
 def decoding_horizons(
-    delta: float,
-    n_contexts: int,
-    n_states: int,
-    *,
-    accuracy: float = 0.05,
-    constant: float = 0.0,
+    delta: float, n_contexts: int, n_states: int, *, accuracy: float = 0.05, constant: float = 0.0
 ) -> DecodingHorizons:
     """Within which horizons contexts can be decoded, learned and planned for [chen2024].
 

@@ -17,10 +17,7 @@ from latentmdp.cli.screen import Screen
 
 @options.command()
 def demo(
-    screen: Screen,
-    out: Path = Path("out"),
-    quick: options.Quick = False,
-    seed: options.Seed = 0,
+    screen: Screen, out: Path = Path("out"), quick: options.Quick = False, seed: options.Seed = 0
 ) -> None:
     """Tell the whole story: hide the context, act, learn from nothing, certify.
 
