@@ -266,14 +266,9 @@ class LatentMDP(Factual, Fielded):
                 occur = steps.probs > 0.0
                 values, index = distinct_amounts(paid[occur])
                 entry, contexts = np.nonzero(occur)
-                table = outcomes_from_entries(
-                    steps.rows()[entry],
-                    steps.next_state[entry].astype(np.int64),
-                    index,
-                    contexts,
-                    steps.probs[occur],
-                    (M, S, A, values.size),
-                )
+                moves = (steps.rows()[entry], steps.next_state[entry].astype(np.int64))
+                entries = (*moves, index, contexts, steps.probs[occur])
+                table = outcomes_from_entries(*entries, (M, S, A, values.size))
             else:
                 mean = row_sums(steps, steps.probs * paid).reshape(S, A, M)
                 hidden = np.moveaxis(mean, -1, 0)

@@ -156,12 +156,9 @@ class Outcomes(NamedTuple):
         if first.all():
             return self._replace(reward=np.zeros(self.size, np.int32))
         heads = np.flatnonzero(first)
-        return Outcomes(
-            _starts(rows[heads], self.starts.size - 1),
-            self.next_state[heads],
-            np.zeros(heads.size, np.int32),
-            *self._summed(np.append(heads, self.size), self.pattern),
-        )
+        starts, unused = _starts(rows[heads], self.starts.size - 1), np.zeros(heads.size, np.int32)
+        summed = self._summed(np.append(heads, self.size), self.pattern)
+        return Outcomes(starts, self.next_state[heads], unused, *summed)
 
     def _summed(self, starts: Integers, pattern: Indices) -> tuple[Floats, Indices]:
         """Sums of the vectors pattern[starts[i] : starts[i + 1]], equal runs being summed once."""
@@ -177,12 +174,9 @@ class Outcomes(NamedTuple):
         Z = int(self.reward.max(initial=0)) + 1
         distinct, member = np.unique(self.rows() * Z + self.reward, return_inverse=True)
         sums = [np.bincount(member.ravel(), column, distinct.size) for column in self.probs.T]
-        return Outcomes.each(
-            _starts(distinct // Z, self.starts.size - 1),
-            np.zeros(distinct.size, np.int32),
-            (distinct % Z).astype(np.int32),
-            np.column_stack(sums).astype(np.float64),  # bincount of nothing counts integers
-        )
+        probs = np.column_stack(sums).astype(np.float64)  # bincount of nothing counts integers
+        unused, z = np.zeros(distinct.size, np.int32), (distinct % Z).astype(np.int32)
+        return Outcomes.each(_starts(distinct // Z, self.starts.size - 1), unused, z, probs)
 
     def lists_like(self, other: Outcomes) -> bool:
         """Whether the other table has the same outcomes, whatever their probabilities."""
@@ -217,12 +211,9 @@ class Outcomes(NamedTuple):
         leaders, position = np.flatnonzero(first), np.cumsum(first) - 1
         followed = np.argsort(leader, kind="stable")
         runs = _starts(position[leader[followed]], leaders.size)
-        table = Outcomes(
-            np.concatenate([[0], np.cumsum(first)])[self.starts],
-            self.next_state[leaders],
-            self.reward[leaders],
-            *self._summed(runs, self.pattern[followed]),
-        )
+        starts = np.concatenate([[0], np.cumsum(first)])[self.starts]
+        summed = self._summed(runs, self.pattern[followed])
+        table = Outcomes(starts, self.next_state[leaders], self.reward[leaders], *summed)
         return table.frozen(), position[leader]
 
 

@@ -215,12 +215,9 @@ def _rows_of(model: LatentMDP) -> PlanningRows:
     allowed = np.flatnonzero(model.allowed)
     number = np.full(S * A, -1)
     number[allowed] = np.arange(allowed.size)
-    steps = Successors(
-        np.concatenate([[0], np.cumsum(model.allowed.sum(axis=1))]),
-        np.append(table.starts[allowed], table.size),
-        table.next_state,
-        np.ascontiguousarray(table.probs),
-    )
+    first = np.concatenate([[0], np.cumsum(model.allowed.sum(axis=1))])
+    starts = np.append(table.starts[allowed], table.size)
+    steps = Successors(first, starts, table.next_state, np.ascontiguousarray(table.probs))
     rewards = np.ascontiguousarray(model.planning_rewards().reshape(M, S * A)[:, allowed].T)
     action = (allowed % A).astype(np.int32)
     return PlanningRows(steps, rewards, action, number.reshape(S, A))

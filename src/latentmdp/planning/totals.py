@@ -73,13 +73,11 @@ def _joined(
     possible = steps.probs[entries, m] > 0.0
     source, entries = source[possible], entries[possible]
     counts = np.bincount(state_of[rows], minlength=int(number.max()) + 1)
-    part = Successors(
-        np.concatenate([[0], np.cumsum(counts)]),
-        np.concatenate([[0], np.cumsum(np.bincount(source, minlength=rows.size))]),
-        number[steps.next_state[entries]].astype(np.int32),
-        np.ascontiguousarray(steps.probs[entries, m : m + 1]),
-    )
-    return part, rows, number
+    sizes = (counts, np.bincount(source, minlength=rows.size))
+    first, starts = (np.concatenate([[0], np.cumsum(size)]) for size in sizes)
+    probs = np.ascontiguousarray(steps.probs[entries, m : m + 1])
+    ahead = number[steps.next_state[entries]].astype(np.int32)
+    return Successors(first, starts, ahead, probs), rows, number
 
 
 class _Iteration:
