@@ -593,8 +593,8 @@ class LatentMDP(Factual, Fielded):
     @cached_property
     def dense_form(self) -> tuple[Floats, Floats]:
         """Transitions and planning rewards as the dense Bellman backup reads them."""
-        earned = _kernels.dense_rewards(self.planning_rewards())
-        return _kernels.dense_transitions(self.transitions), earned
+        earned = _kernels.bellman.dense_rewards(self.planning_rewards())
+        return _kernels.bellman.dense_transitions(self.transitions), earned
 
     def state_numbers(self, what: str, states: ArrayLike | str) -> Integers:
         """The numbers of states given by name or number, one or several; `what` is the argument."""

@@ -232,8 +232,8 @@ def block_sums(
     Hidden rewards count. Episodes are those of `simulate`, number 0 on, their contexts given: first
     all of context 0, then those of context 1, and so on. Nothing else of them is kept.
     """
-    runs = _kernels.ContextRuns.of(counts)
-    total, steps = int(runs.blocks[-1]), _kernels.SUMMED * Space.of(model).longest_episode
+    runs = _kernels.rollout.ContextRuns.of(counts)
+    total, steps = int(runs.blocks[-1]), _kernels.rollout.SUMMED * Space.of(model).longest_episode
     if isinstance(engine, Threads):
         sums = _sums_of((0, total), model, policy, runs, key, engine)
     else:
@@ -247,7 +247,7 @@ def _sums_of(
     span: tuple[int, int],
     model: LatentMDP,
     policy: Policy | HistoryPolicy,
-    runs: _kernels.ContextRuns,
+    runs: _kernels.rollout.ContextRuns,
     key: int,
     engine: Threads,
 ) -> Floats:
@@ -260,8 +260,8 @@ def _sums_of(
         engine.run(_stepped_sums, end - begin, end - begin, world, agent, key, own, sums)
         return sums
     playing = _playing(policy, world, space, key)
-    size = max(1, _BLOCK_STEPS // (_kernels.SUMMED * space.longest_episode))
-    engine.run(_kernels.sum_returns, end - begin, size, playing, _earning(model), own, sums)
+    size = max(1, _BLOCK_STEPS // (_kernels.rollout.SUMMED * space.longest_episode))
+    engine.run(_kernels.rollout.sum_returns, end - begin, size, playing, _earning(model), own, sums)
     return sums
 
 
@@ -271,7 +271,7 @@ def _stepped_sums(
     world: ModelWorld,
     agent: PolicyAgent,
     key: int,
-    runs: _kernels.ContextRuns,
+    runs: _kernels.rollout.ContextRuns,
     sums: Floats,
 ) -> None:
     """`sum_returns` for a function of the history, step by step."""
@@ -288,7 +288,7 @@ def _stepped_sums(
             earned = earned + model.bonus_vectors.of(rows)[:, m]
         returns[i] = earned @ model.discount ** np.arange(actions.size)
         returns[i] += 0.0 if model.initial_bonus is None else model.initial_bonus[m]
-    sums[start:stop] = _kernels.sum_blocks(returns, sizes)
+    sums[start:stop] = _kernels.rollout.sum_blocks(returns, sizes)
 
 
 def _rolled_out(
@@ -312,7 +312,7 @@ def _rolled_out(
         logs = [np.empty((stop - start, width), np.int32) for width in (H + 1, H, H)]
         playing = playing._replace(first_episode=first_episode + start)
         noted = (contexts[start:stop], lengths[start:stop], *logs, earning, np.empty(0))
-        engine.run(_kernels.play_episodes, stop - start, size, playing, *noted)
+        engine.run(_kernels.rollout.play_episodes, stop - start, size, playing, *noted)
         if ragged:
             last = lengths[start:stop, None]
             ends = (last + 1, last, last)
@@ -325,25 +325,25 @@ def _rolled_out(
     return Trajectories._trusted(own.n_states, own.n_actions, reward_values=paid, **played)
 
 
-def _earning(model: LatentMDP) -> _kernels.Earning:
+def _earning(model: LatentMDP) -> _kernels.rollout.Earning:
     """What an episode of a model earns, as kernels read it."""
     first = np.zeros(model.n_contexts) if model.initial_bonus is None else model.initial_bonus
     hidden = model.bonus_vectors or ContextVectors(np.zeros((1, 1)), np.zeros(1, np.int64))
     values, first, bonus, rows = map(
         arrays.read_only, (model.reward_values, first, np.ascontiguousarray(hidden[0]), hidden[1])
     )
-    return _kernels.Earning(model.discount, values, first, model.has_bonus, bonus, rows)
+    return _kernels.rollout.Earning(model.discount, values, first, model.has_bonus, bonus, rows)
 
 
-def _playing(policy: Policy, world: ModelWorld, space: Space, key: int) -> _kernels.Playing:
+def _playing(policy: Policy, world: ModelWorld, space: Space, key: int) -> _kernels.rollout.Playing:
     """The world and the policy as arrays, for episodes from number 0 on."""
     sized = world.model if space is world.space else space  # a model has names for messages
     acting = policy.acting(sized)
     tables = (world.chances, acting, *_aligned(acting, world))
-    return _kernels.Playing(*tables, np.uint64(key), 0, space.longest_episode)
+    return _kernels.rollout.Playing(*tables, np.uint64(key), 0, space.longest_episode)
 
 
-def _aligned(acting: _kernels.Acting, world: ModelWorld) -> tuple[Indices, Integers]:
+def _aligned(acting: _kernels.rollout.Acting, world: ModelWorld) -> tuple[Indices, Integers]:
     """Rows of the likelihoods of a policy's filter for a world's outcomes, and their places in it.
 
     Places are needed by a policy graph only; -1 stands for an outcome that the filter lacks.
@@ -385,7 +385,9 @@ class PolicyAgent:
 
     def act(self, t: int) -> int:
         """The policy's action; a stochastic one draws it."""
-        drawn = _kernels.uniform_pair(self._key, np.uint64(0), self._episode, np.uint64(t + 1))
+        drawn = _kernels.philox.uniform_pair(
+            self._key, np.uint64(0), self._episode, np.uint64(t + 1)
+        )
         return self._interpreter.draw(t, self._state, self._memory, float(drawn[0]))
 
     def observe(self, action: int, transition: Transition) -> None:
@@ -396,5 +398,5 @@ class PolicyAgent:
 
     def belief(self) -> Floats:
         """The belief of the policy's filter, (M,)."""
-        belief: Floats = self._memory.belief[_kernels.AWAKE].copy()
+        belief: Floats = self._memory.belief[_kernels.belief.AWAKE].copy()
         return belief

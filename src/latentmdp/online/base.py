@@ -422,7 +422,7 @@ class EstimateFilter:
 
     def begin(self, episode: int, state: int) -> None:
         """See the first state."""
-        from latentmdp._kernels import reset_belief
+        from latentmdp._kernels.belief import reset_belief
 
         estimate = self.empirical.estimate
         reset_belief(self.belief, estimate.prior, estimate.initial, state)
@@ -438,7 +438,7 @@ class EstimateFilter:
 
     def inferred(self) -> Floats:
         """What the learner's filter believes, (M,)."""
-        from latentmdp._kernels import AWAKE
+        from latentmdp._kernels.belief import AWAKE
 
         return self.belief[AWAKE].copy()
 

@@ -398,7 +398,7 @@ class EmpiricalModel:
         retry: bool = True,
     ) -> EmpiricalModel:
         """The state before the first episode; without `widths` there is no bonus."""
-        from latentmdp._kernels import GROUP, padded_states
+        from latentmdp._kernels.bellman import GROUP, padded_states
         from latentmdp.online.kernels_lucrl import KNOWN, LEARNED, REWARD, TERMS, UNIFORM, Estimate
 
         M, S, A, Z = space.dimensions
@@ -574,7 +574,7 @@ class EmpiricalModel:
 
     def outcome(self) -> tuple[AlphaVectorPolicy, float]:
         """The Q-MDP policy of the last plan, with the filter it acts by, and its informed bound."""
-        from latentmdp._kernels import informed_value
+        from latentmdp._kernels.bellman import informed_value
 
         counts, values, weights = self.counts(), self.optimistic.values.copy(), self.weights()
         initial, bonus = self._optimistic_start(counts)

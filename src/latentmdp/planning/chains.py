@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._kernels import Successors
+from latentmdp._kernels.bellman import Successors
 from latentmdp._util.arrays import Flags, Floats, Indices, Integers, segments
 from latentmdp._util.cycles import components, reaching
 from latentmdp.planning.limits import Check

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels import Successors, bellman
+from latentmdp._kernels import bellman
+from latentmdp._kernels.bellman import Successors
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import numbered, row_sums

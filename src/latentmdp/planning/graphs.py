@@ -26,7 +26,7 @@ def node_bounds(
     model: LatentMDP,
     actions: Indices | Integers,
     offsets: Integers,
-    links: _kernels.Links,
+    links: _kernels.rollout.Links,
     guess: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Bounds (n, M) on the values of the nodes of a graph; equal where there is an end."""
@@ -103,7 +103,7 @@ def evaluated_graph(
     rows = rows * model.n_actions + actions
     node_starts = np.concatenate([[0], np.cumsum(np.diff(model.outcomes.starts)[rows])])
     stays = np.zeros(actions.size, np.bool_)
-    links = _kernels.Links(node_starts, followers.astype(np.int32), stays)
+    links = _kernels.rollout.Links(node_starts, followers.astype(np.int32), stays)
     lower, upper = node_bounds(model, actions, offsets, links, guess)
     vectors = np.maximum(lower, -1e300)  # of a node that would pay for ever
     nodes = AlphaVectorPolicy(vectors, actions, offsets, model)

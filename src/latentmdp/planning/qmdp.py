@@ -26,7 +26,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels import Successors, bellman
+from latentmdp._kernels import bellman
+from latentmdp._kernels.bellman import Successors
 from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp._util.memory import ALWAYS_FITS, free_memory, memory_text, require_memory
 from latentmdp.engines import blocks, run_blocks, thread_count

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._kernels import Successors, bellman
+from latentmdp._kernels import bellman
+from latentmdp._kernels.bellman import Successors
 from latentmdp._util.arrays import Floats, Integers, segments
 from latentmdp._util.cycles import end_components
 from latentmdp.planning.chains import policy_chain

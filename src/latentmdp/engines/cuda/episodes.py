@@ -16,7 +16,8 @@ from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import DeviceError
 
 if TYPE_CHECKING:
-    from latentmdp._kernels import ContextRuns, Earning, Filter, Playing
+    from latentmdp._kernels.belief import Filter
+    from latentmdp._kernels.rollout import ContextRuns, Earning, Playing
     from latentmdp.engines.cuda.kernels_episodes import RolloutKind
 
 _PIECE = 1 << 21
@@ -56,7 +57,7 @@ def sum_returns(
     total: int, threads: int, playing: Playing, earning: Earning, runs: ContextRuns, sums: Floats
 ) -> list[None]:
     """`sum_returns` of the CPU: the returns never leave the block of threads that earned them."""
-    from latentmdp._kernels import SUMMED
+    from latentmdp._kernels.rollout import SUMMED
     from latentmdp.engines.cuda.kernels_episodes import returns_kernel
 
     device = gpu()

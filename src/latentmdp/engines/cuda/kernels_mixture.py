@@ -17,7 +17,7 @@ import numpy as np
 from numba import cuda
 from numpy.typing import NDArray
 
-from latentmdp._kernels import weigh_episode
+from latentmdp._kernels.mixture import weigh_episode
 
 
 class WeighedEpisodes(NamedTuple):

@@ -42,7 +42,7 @@ class EpisodePass:
     def __init__(
         self, groups: Sequence[tuple[NDArray[Any], Integers, Indices]], sizes: tuple[int, int, int]
     ) -> None:
-        from latentmdp._kernels import interleave_lanes
+        from latentmdp._kernels.mixture import interleave_lanes
 
         self._gpu = gpu()
         n_cells, n_beginnings, n_contexts = sizes
