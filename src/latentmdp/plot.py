@@ -15,7 +15,8 @@ for light and dark screens (`report/page.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -186,14 +187,14 @@ def returns(
         Values to compare with, by name, as horizontal lines.
     """
     axes = own_axes(ax)
-    for i, (name, members) in enumerate(_grouped(run).items()):
+    for colour, name, members in _grouped(run):
         episodes = min(one.n_episodes for one in members)
         window = last_tenth(episodes)
         # The first few means are of hardly any episodes: noise that would set the scale.
         # 400 points are about one a pixel, so that a page stays small.
         ends = np.unique(np.linspace(window // 2, episodes - 1, 400).astype(int)) + 1
         curves = np.stack([trailing_means(one.returns, ends, window) for one in members])
-        band(axes, ends, curves, COLOURS[i % len(COLOURS)], name)
+        band(axes, ends, curves, colour, name)
     for (name, value), dash in zip((references or {}).items(), _DASHES):
         axes.axhline(value, color=MUTED, linestyle=dash, linewidth=1.4, label=name)
     axes.locator_params(axis="x", nbins=6)
@@ -209,12 +210,11 @@ def model_errors(run: Runs, ax: Axes | None = None) -> Axes:
     Takes what `returns` takes. Runs whose errors are all unknown are left out.
     """
     axes = own_axes(ax)
-    for i, (name, members) in enumerate(_grouped(run).items()):
+    for colour, name, members in _grouped(run):
         points = min((one.error_curve.episodes for one in members), key=len)
         errors = np.stack([one.error_curve.values[: len(points)] for one in members])
         finite = np.isfinite(errors).any(axis=0) & (points > 0)
         if finite.any():
-            colour = COLOURS[i % len(COLOURS)]
             band(axes, points[finite], errors[:, finite], colour, name, marker=".")
     low, high = axes.dataLim.intervalx
     if 0.0 < 100.0 * low < high < np.inf:
@@ -232,13 +232,12 @@ def regret(run: Runs, reference: Plan, ax: Axes | None = None) -> Axes:
     the optimum, from the smallest to the largest of several runs.
     """
     axes = own_axes(ax)
-    for i, (name, members) in enumerate(_grouped(run).items()):
+    for colour, name, members in _grouped(run):
         found = [one.regret(reference) for one in members]
         episodes = min(one.n_episodes for one in members)
         at = np.unique(np.linspace(0, episodes - 1, 400).astype(int))
         high = np.stack([one.upper[at] for one in found])
         low = np.stack([(one.upper if one.lower is None else one.lower)[at] for one in found])
-        colour = COLOURS[i % len(COLOURS)]
         band(axes, at + 1, high, colour, name, spread=(low.min(axis=0), high.max(axis=0)))
     axes.locator_params(axis="x", nbins=6)
     axes.set(xlabel="episodes played", ylabel="cumulative regret, at most")
@@ -499,14 +498,14 @@ def _schedule(acting: MarkovPolicy, axes: Axes, most: int = 16) -> Axes:
 # --------------------------------------------------------------------------------- what they share
 
 
-def _grouped(run: Runs) -> dict[str, list[Run]]:
-    """Runs by the names of their groups; a group without a name has an empty one."""
+def _grouped(run: Runs) -> Iterator[tuple[str, str, list[Run]]]:
+    """A colour, the name and the runs of each group; a group without a name has an empty one."""
     given = run if isinstance(run, Mapping) else {"": run}
     groups = {name: [one] if isinstance(one, Run) else list(one) for name, one in given.items()}
     for name, members in groups.items():
         if not members or not all(isinstance(one, Run) for one in members):
             raise TypeError(f"run must be a Run, several, or groups of them by name; see {name!r}")
-    return groups
+    return zip(cycle(COLOURS), groups, groups.values())
 
 
 def _action(model: LatentMDP, a: int) -> str:

@@ -29,9 +29,13 @@ from latentmdp._kernels.belief import (
 )
 from latentmdp._kernels.philox import uniform_pair
 from latentmdp._kernels.rows import product
-from latentmdp._util.arrays import read_only
+from latentmdp._util.arrays import Floats, read_only
 
+# Steps whose uniform numbers a lane draws at once: a loop that only draws runs in vector
+# registers, and the numbers of all lanes stay in the fastest cache.
 _BUFFER = 64
+# Episodes side by side: enough chains for the processor to overlap, few enough beliefs to stay in
+# the fastest cache.
 _LANES = 16
 SUMMED = 256
 """Neighbouring episodes of one context whose returns are added up at a time, a power of two; a
@@ -53,11 +57,11 @@ class Chances(NamedTuple):
     reward: NDArray[np.int32]  # (n,)
     tables: NDArray[np.int64]  # (S A,): where the alias tables of each row begin
     terminal: NDArray[np.bool_]  # (S,)
-    context_threshold: NDArray[np.float64]  # (1, M)
+    context_threshold: Floats  # (1, M)
     context_alias: NDArray[np.int32]
-    initial_threshold: NDArray[np.float64]  # (M or 1, S)
+    initial_threshold: Floats  # (M or 1, S)
     initial_alias: NDArray[np.int32]
-    outcome_threshold: NDArray[np.float64]  # (M, N)
+    outcome_threshold: Floats  # (M, N)
     outcome_alias: NDArray[np.int32]
 
 
@@ -89,13 +93,13 @@ class Acting(NamedTuple):
     stochastic: bool = False
     filters: bool = False
     follows: bool = False
-    action_threshold: NDArray[np.float64] = read_only(np.zeros((1, 1)))  # (layers S, A)
+    action_threshold: Floats = read_only(np.zeros((1, 1)))  # (layers S, A)
     action_alias: NDArray[np.int32] = read_only(np.zeros((1, 1), np.int32))
-    vectors: NDArray[np.float64] = read_only(np.zeros((1, 1)))  # (n, M)
+    vectors: Floats = read_only(np.zeros((1, 1)))  # (n, M)
     labels: NDArray[np.int32] = read_only(np.zeros(1, np.int32))  # (n,)
     offsets: NDArray[np.int64] = read_only(np.arange(2))  # (layers S + 1,)
     filter: Filter = Filter()
-    reached: NDArray[np.float64] = read_only(np.ones(1))  # (K,): cumulative, of the parts
+    reached: Floats = read_only(np.ones(1))  # (K,): cumulative, of the parts
     # (K, S): -1 in terminal states
     first: NDArray[np.int64] = read_only(np.zeros((1, 1), np.int64))
     node_starts: NDArray[np.int64] = read_only(np.arange(2))  # (n + 1,), see `Links` for these
@@ -123,10 +127,10 @@ class Earning(NamedTuple):
     """What an episode earns: discount, rewards, and hidden rewards where there are any."""
 
     discount: float
-    values: NDArray[np.float64]  # (Z,)
-    initial_bonus: NDArray[np.float64]  # (M,)
+    values: Floats  # (Z,)
+    initial_bonus: Floats  # (M,)
     hidden: bool
-    bonus: NDArray[np.float64]  # (Q, M) if hidden
+    bonus: Floats  # (Q, M) if hidden
     rows: NDArray[np.int64]  # (S A,): row of `bonus`
 
 
@@ -376,7 +380,7 @@ class ContextRuns(NamedTuple):
         return m, first, np.minimum(SUMMED, self.episodes[m + 1] - first)
 
 
-def sum_blocks(returns: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+def sum_blocks(returns: Floats, sizes: NDArray[np.int64]) -> Floats:
     """Sums (B, 2) of blocks of returns: of themselves, and of squared distances from their mean.
 
     Block b has the next sizes[b] of the returns. They are added in halves: i and i + 128 for
@@ -390,7 +394,7 @@ def sum_blocks(returns: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArra
     return np.stack([totals, _added(squares)], axis=1)
 
 
-def _added(room: NDArray[np.float64]) -> NDArray[np.float64]:
+def _added(room: Floats) -> Floats:
     while room.shape[1] > 1:
         half = room.shape[1] // 2
         room = room[:, :half] + room[:, half:]
@@ -398,12 +402,7 @@ def _added(room: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def sum_returns(
-    start: int,
-    stop: int,
-    playing: Playing,
-    earning: Earning,
-    runs: ContextRuns,
-    sums: NDArray[np.float64],
+    start: int, stop: int, playing: Playing, earning: Earning, runs: ContextRuns, sums: Floats
 ) -> None:
     """Fill sums[b] (2,) with what `sum_blocks` makes of the returns of the blocks start..stop-1.
 

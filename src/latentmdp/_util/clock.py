@@ -45,16 +45,13 @@ class _CompileClock(event.Listener):
             self._done += time.perf_counter() - self._since
 
 
+_CLOCK = _CompileClock()
+event.register("numba:compiler_lock", _CLOCK)  # type: ignore[no-untyped-call]
+
+
 def compile_seconds() -> float:
-    """Seconds spent compiling since the first call."""
-    return _clock().seconds
-
-
-@lru_cache(maxsize=1)
-def _clock() -> _CompileClock:
-    clock = _CompileClock()
-    event.register("numba:compiler_lock", clock)  # type: ignore[no-untyped-call]
-    return clock
+    """Seconds spent compiling since this module was imported."""
+    return _CLOCK.seconds
 
 
 class CompileAnnouncement(event.Listener):

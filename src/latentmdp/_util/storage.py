@@ -288,11 +288,7 @@ def check_text(text: str, reason: str) -> None:
 
 
 def write_archive(
-    stream: BinaryIO,
-    header: Mapping[str, Any],
-    arrays: Mapping[str, NDArray[Any]],
-    *,
-    compressed: bool = True,
+    stream: BinaryIO, header: Mapping[str, Any], arrays: Arrays, *, compressed: bool = True
 ) -> None:
     """Write arrays and a JSON header; equal contents give equal bytes.
 

@@ -153,11 +153,6 @@ def _flush() -> None:
         ctypes.CDLL(None).fflush(None)
 
 
-def _show_warning(message: Warning | str, *where: Any, **more: Any) -> None:
-    """A warning for people: what it says, not where in the code."""
-    typer.secho(f"warning: {message}", err=True)
-
-
 @contextmanager
 def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
     """Run a command's body; no error shows a traceback unless `debug` asks for it.
@@ -168,7 +163,10 @@ def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
     try:
         screen = Screen(as_json, quiet)
         with screen.results_only(), screen.compilation_told(), warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            # For people: what it says, not where in the code.
+            warnings.showwarning = lambda text, *_, **more: typer.secho(
+                f"warning: {text}", err=True
+            )
             yield screen
     except KeyboardInterrupt:
         path = None if screen is None else screen.checkpoint

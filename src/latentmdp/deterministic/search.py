@@ -224,11 +224,8 @@ class Search:
             if level < self.nodes[n].level:
                 self.nodes[n].level = level
                 self.settle([n])
-                waiting += [
-                    (child, level + 1)
-                    for action in self.nodes[n].children
-                    for child in action.values()
-                ]
+                for action in self.nodes[n].children:
+                    waiting += [(child, level + 1) for child in action.values()]
 
     def expanded(self, node: SearchNode, a: int) -> bool:
         """Whether the nodes behind an action are settled.

@@ -18,7 +18,7 @@ from latentmdp.experiments.lucrl_runs import (
     labelled_samples,
     unrelated_model,
 )
-from latentmdp.experiments.runner import Columns, Setting, seeds_of
+from latentmdp.experiments.runner import Columns, Setting, settings_of
 from latentmdp.instances import make
 from latentmdp.online import LUCRL
 
@@ -43,12 +43,7 @@ QUICK = {
 
 def sweep(quick: bool = False, seeds: int | None = None) -> list[Setting]:
     """One setting per arm and seed."""
-    sizes = QUICK if quick else PAPER
-    return [
-        Setting(f"fig1a/{arm}/{seed}", {"arm": arm, "seed": seed, **sizes})
-        for arm in ARMS
-        for seed in seeds_of(quick, seeds)
-    ]
+    return settings_of("fig1a/{arm}/{seed}", {"arm": ARMS}, QUICK if quick else PAPER, quick, seeds)
 
 
 def work(setting: Setting) -> Columns:

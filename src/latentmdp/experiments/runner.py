@@ -22,10 +22,11 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
@@ -134,22 +135,17 @@ def _design(name: str) -> ModuleType:
     return experiments[name.replace("_", "-")]
 
 
-def seeds_of(quick: bool, seeds: int | None) -> range:
-    """The seeds of a sweep: ten as in the paper, two in the quick version, or as many as asked."""
-    return range(seeds if seeds is not None else 2 if quick else 10)
+def settings_of(
+    name: str, axes: Mapping[str, Any], others: Mapping[str, Any], quick: bool, seeds: int | None
+) -> list[Setting]:
+    """A setting for each combination of the axes and each seed, called `name` with these values.
 
-
-def over_separation(name: str, sizes: Mapping[str, Any], seeds: Iterable[int]) -> list[Setting]:
-    """A setting for each separation, horizon and seed; `sizes` lists the first two."""
-    return [
-        Setting(
-            f"{name}/delta={delta}/H={horizon}/{seed}",
-            {**sizes, "delta": delta, "horizon": horizon, "seed": seed},
-        )
-        for delta in sizes["delta"]
-        for horizon in sizes["horizon"]
-        for seed in seeds
-    ]
+    There are ten seeds as in the paper, two in the quick version, or as many as asked.
+    """
+    number = seeds if seeds is not None else 2 if quick else 10
+    points = product(*axes.values(), range(number))
+    values = [{**others, **dict(zip((*axes, "seed"), point))} for point in points]
+    return [Setting(name.format(**each), each) for each in values]
 
 
 def reproduce(

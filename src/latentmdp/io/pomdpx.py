@@ -346,11 +346,8 @@ class _FactoredFile:
         """Each assignment times the distributions of more variables, parents first."""
         remaining = dict(variables)
         while remaining:
-            ready = [
-                name
-                for name in remaining
-                if name in tables and not set(tables[name].axes[:-1]) - set(joined.columns)
-            ]
+            known = set(joined.columns)
+            ready = [v for v in remaining if v in tables and known.issuperset(tables[v].axes[:-1])]
             if not ready:
                 name = next(iter(remaining))
                 raise FormatError(

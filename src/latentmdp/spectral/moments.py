@@ -45,6 +45,7 @@ from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import MarkovPolicy, UniformPolicy
 
 SamplingPolicy = UniformPolicy | MarkovPolicy | None
+Length = int | tuple[int, int]
 
 Table = Any  # a dense (rows, columns) array or a scipy csr_array of that shape
 
@@ -147,11 +148,7 @@ class Moments:
 
 
 def count_moments(
-    logs: Trajectories,
-    length: int | tuple[int, int] = 1,
-    policy: SamplingPolicy = None,
-    *,
-    offsets: str = "all",
+    logs: Trajectories, length: Length = 1, policy: SamplingPolicy = None, *, offsets: str = "all"
 ) -> Moments:
     """Count the windows of `logs`.
 
@@ -198,7 +195,7 @@ def summary_moments(
     return _with_starts(logs, weighed, lengths, tables, int(n_windows))
 
 
-def window_lengths(length: int | tuple[int, int]) -> tuple[int, int]:
+def window_lengths(length: Length) -> tuple[int, int]:
     """Check `length` and return the steps of histories and of tests."""
     parts = length if isinstance(length, tuple) else (length, length)
     if len(parts) != 2:
@@ -442,11 +439,7 @@ class PopulationMoments:
 
 
 def population_moments(
-    model: LatentMDP,
-    length: int | tuple[int, int] = 1,
-    policy: SamplingPolicy = None,
-    *,
-    offsets: str = "all",
+    model: LatentMDP, length: Length = 1, policy: SamplingPolicy = None, *, offsets: str = "all"
 ) -> PopulationMoments:
     """Moments that `count_moments` converges to, for episodes of the model's horizon.
 

@@ -180,7 +180,11 @@ class PSR(Fielded):
 
     def predict_tests(self, history: AnyHistory, actions: Sequence[int]) -> Floats:
         """P(o_1 .. o_L | history || do a_1 .. a_L) of every sequence, shape (S, Z) L times."""
-        self._require_actions(actions)
+        if len(actions) == 0:
+            raise ValueError("actions must not be empty")
+        for a in actions:
+            if not isinstance(a, int | np.integer) or not 0 <= a < self.sizes[1]:
+                raise ValueError(f"action must be an integer in [0, {self.sizes[1]}), got {a!r}")
         states = self.state(history)[None]
         ends = np.array([int(history[0][-1])])
         S, _, Z = self.sizes
@@ -279,13 +283,6 @@ class PSR(Fielded):
                 f"no history of the data behind this PSR ends in state {states[strange][0]}, so "
                 "nothing can be predicted from there"
             )
-
-    def _require_actions(self, actions: Sequence[Any]) -> None:
-        if len(actions) == 0:
-            raise ValueError("actions must not be empty")
-        for a in actions:
-            if not isinstance(a, int | np.integer) or not 0 <= a < self.sizes[1]:
-                raise ValueError(f"action must be an integer in [0, {self.sizes[1]}), got {a!r}")
 
     def __repr__(self) -> str:
         S, A, Z = self.sizes

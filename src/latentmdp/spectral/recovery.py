@@ -21,7 +21,7 @@ one that is close to most of the others.
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -160,12 +160,7 @@ def _practical(
 
 
 def _count_towards(
-    psr: PSR,
-    logs: Trajectories,
-    shares: Floats,
-    centres: LatentMDP,
-    present: Flags,
-    average_share: float,
+    psr: PSR, logs: Trajectories, shares: Floats, centres: LatentMDP, present: Flags, mixed: float
 ) -> LatentMDP:
     """Counts shrunk towards the centres as much as predicts held-out episodes best.
 
@@ -178,7 +173,7 @@ def _count_towards(
     scores = []
     for strength in strengths:
         model = count_model(psr, logs[~held], shares[~held], centres, strength, present)
-        scores.append(_responsibilities(model, logs[held], average_share)[1].sum())
+        scores.append(_responsibilities(model, logs[held], mixed)[1].sum())
     best = strengths[int(np.argmax(scores))]
     return count_model(psr, logs, shares, centres, best, present)
 
@@ -218,11 +213,7 @@ class _Predictions(NamedTuple):
 
 
 def _predictions_at(
-    psr: PSR,
-    logs: Trajectories,
-    psr_states: Floats,
-    episodes: Integers,
-    back: tuple[int, ...] | range,
+    psr: PSR, logs: Trajectories, psr_states: Floats, episodes: Integers, back: Sequence[int]
 ) -> _Predictions:
     """Predictions at the states `back` places before the last one of each episode."""
     which = np.repeat(episodes, len(back))

@@ -127,11 +127,8 @@ def check_learner(
     episodes
         Of the logs, 500 by default, or of a run, 40 by default.
     """
-    kinds = {
-        # 500 episodes of the default models are some 1,200 visits of each row.
-        "fit": (_fit_rules, _separated_models, 500),
-        "run": (_run_rules, _random_models, 40),
-    }
+    # 500 episodes of the default models are some 1,200 visits of each row.
+    kinds = {"fit": (_fit_rules, _separated_models, 500), "run": (_run_rules, _random_models, 40)}
     present = [kind for method, kind in kinds.items() if hasattr(learner, method)]
     failures: list[str] = []
     if not present:

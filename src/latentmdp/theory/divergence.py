@@ -208,6 +208,8 @@ def well_separated(
     episodes
         In total, shared equally by the contexts.
     """
+    from scipy.stats import beta
+
     from latentmdp.spectral import log_likelihoods  # imports slowly, and only this needs it
 
     require_horizon(model, "Condition 3")
@@ -227,19 +229,12 @@ def well_separated(
     share = exceed / per_context
     stderr = np.sqrt(share * (1.0 - share) / per_context)
     pairs = ~np.eye(M, dtype=bool)
-    low, high = _binomial_limits(exceed, per_context)
+    n, count = per_context, np.maximum(exceed, 1.0)
+    low = np.where(exceed > 0, beta.ppf(1e-4, count, n - exceed + 1.0), 0.0)
+    high = np.where(exceed < n, beta.ppf(0.95, exceed + 1.0, np.maximum(n - exceed, 1)), 1.0)
     below = True if (high[pairs] < limit).all() else None
     holds = False if (low[pairs] > limit).any() else below
     return WellSeparated(share, stderr, threshold, limit, np.full(M, per_context, np.int64), holds)
-
-
-def _binomial_limits(count: Floats, trials: int) -> tuple[Floats, Floats]:
-    """Lower (99.99%) and upper (95%) confidence limits of binomial probabilities."""
-    from scipy.stats import beta
-
-    low = np.where(count > 0, beta.ppf(1e-4, np.maximum(count, 1.0), trials - count + 1.0), 0.0)
-    high = np.where(count < trials, beta.ppf(0.95, count + 1.0, np.maximum(trials - count, 1)), 1.0)
-    return low, high
 
 
 @dataclass(frozen=True)

@@ -41,15 +41,10 @@ def learn(
     outputs.save(learned)
     options.draw(plot, learned)
     informed = lm.evaluate(world, lm.QMDP().plan(world).policy, episodes=20_000, rng=seed).mean
-    rows = [
-        (
-            f"{p.first_episode} to {p.first_episode + p.episodes}",
-            p.n_contexts or "random actions",
-            p.model_error,
-            p.mean_return,
-        )
-        for p in learned.phases
-    ]
+    spans = [f"{p.first_episode} to {p.first_episode + p.episodes}" for p in learned.phases]
+    found = [(p.n_contexts or "random actions", p.model_error) for p in learned.phases]
+    means = [p.mean_return for p in learned.phases]
+    rows = [(span, *both, mean) for span, both, mean in zip(spans, found, means)]
     header = ("episodes", "contexts", "model error", "mean return")
     screen.table(f"learning in {model}", header, rows)
     screen.result("in all", {**learned.facts(), "qmdp_on_truth": informed}, model=model)

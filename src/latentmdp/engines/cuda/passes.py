@@ -18,8 +18,12 @@ from numpy.typing import NDArray
 from latentmdp._util.arrays import Floats, Indices, Integers, segments
 from latentmdp.engines.cuda.device import gpu
 
+# Episodes side by side: the threads of a warp.
 _LANES = 32
+# Episodes whose shares are read together: they fit into the cache that all threads have.
 _CHUNK = 1 << 18
+# Entries that a block of threads adds up: enough to outweigh its start, few enough that the lists
+# of frequent cells are shared out.
 _SEGMENT = 1 << 12
 
 
