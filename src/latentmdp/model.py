@@ -560,9 +560,13 @@ class LatentMDP(Factual, Fielded):
 
     def row_rewards(self, run: RunInBlocks | None = None) -> ContextVectors:
         """The `planning_rewards` of the rows s A + a, equal vectors kept once."""
+        if self.bonus_vectors is not None and not self.reward_values.any():
+            return self.bonus_vectors.shared()
         table = self.tabulate(run)
         # Rows with the same outcomes but for where they lead earn the same.
-        outcomes = table.pattern * np.int64(self.n_rewards) + table.reward
+        outcomes = table.pattern
+        if self.n_rewards > 1:
+            outcomes = outcomes * np.int64(self.n_rewards) + table.reward
         pattern, first = numbered(table.starts, outcomes)
         distinct = np.zeros((first.size, self.n_contexts))
         (run or at_once)(

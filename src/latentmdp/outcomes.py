@@ -150,6 +150,8 @@ class Outcomes(NamedTuple):
 
     def successors(self) -> Outcomes:
         """The table without rewards: one outcome for each next state, T_m(s' | s, a)."""
+        if not self.reward.any():
+            return self
         rows = self.rows()
         first = np.ones(self.size, np.bool_)
         first[1:] = (rows[1:] != rows[:-1]) | (self.next_state[1:] != self.next_state[:-1])
@@ -310,7 +312,8 @@ def numbered(starts: Integers, values: Any) -> tuple[Integers, Integers]:
     runs = starts.size - 1
     slots, number = np.full(1 << (2 * runs).bit_length(), -1, np.int32), np.empty(runs, np.int64)
     first = np.empty(runs, np.int64)
-    runs_of = (read_only(starts), read_only(values.astype(np.uint64, copy=False)))
+    values = values.view(np.int64) if values.itemsize == 8 else values  # one kernel for both
+    runs_of = (read_only(starts), read_only(values))
     count = _kernels.tables.number_runs(*runs_of, slots, number, first)
     return number, first[:count]
 

@@ -184,3 +184,18 @@ def test_saved_and_loaded(tmp_path) -> None:
     lm.save(plan.policy, tmp_path / "policy.npz")
     assert lm.load(tmp_path / "policy.npz") == plan.policy
     assert "cvar at 0.5" in repr(plan)
+
+
+@pytest.mark.parametrize(("horizon", "memory"), [(4, 0.005), (None, 0.002)])
+def test_policies_that_may_not_be_kept_in_every_state_are_followed_where_they_lead(
+    horizon: int | None, memory: float
+) -> None:
+    """With little memory a graph lists the nodes of its policies that are reached, link by link."""
+    model = random_model(3, contexts=3, states=4, horizon=4, sparse=True)
+    if horizon is None:
+        model = model.replace(horizon=None, discount=0.8)
+    plan = lm.Robust(gap=0.0, memory_limit=memory).plan(model)
+    assert not plan.policy.links().stays.any()
+    assert lm.Robust(gap=0.5).plan(model).policy.links().stays.any()
+    np.testing.assert_allclose(lm.evaluate(model, plan.policy).by_context, plan.by_context)
+    assert plan.by_context.min() == pytest.approx(plan.lower)

@@ -83,7 +83,7 @@ def number_runs(starts, values, slots, number, first):
         begin, length = starts[i], starts[i + 1] - starts[i]
         key = np.uint64(length)
         for k in range(begin, begin + length):
-            key = (key ^ values[k]) * np.uint64(0x9E3779B97F4A7C15)
+            key = (key ^ np.uint64(values[k])) * np.uint64(0x9E3779B97F4A7C15)
             key ^= key >> np.uint64(29)
         slot = key & mask
         while slots[slot] >= 0:

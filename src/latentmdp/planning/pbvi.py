@@ -85,7 +85,6 @@ class PBVI:
                     before = math.inf
                     while True:
                         gained = _sweep(bounds)
-                        clock.require_memory(2.0 * bounds.nbytes, bounds.nbytes)
                         n_iter += 1
                         bounds.keep_better()
                         clock.record(bounds.best_lower, bounds.best_upper)
@@ -93,6 +92,7 @@ class PBVI:
                         if grid is None or not 0.0 < gained < _SETTLING * before:
                             break
                         before = gained
+        bounds.settle()
         upper, guarantee = bounds.best_upper, None
         if self.spacing is not None and clock.stopped is None:
             guarantee = _guarantee(model, self.spacing, gained)

@@ -219,16 +219,19 @@ def _rows_of(model: LatentMDP) -> PlanningRows:
     first = np.concatenate([[0], np.cumsum(model.allowed.sum(axis=1))])
     starts = np.append(table.starts[allowed], table.size)
     steps = Successors(first, starts, table.next_state, np.ascontiguousarray(table.probs))
-    rewards = np.ascontiguousarray(model.planning_rewards().reshape(M, S * A)[:, allowed].T)
+    if model.is_table:
+        rewards = model.row_rewards().of(allowed)
+    else:
+        rewards = np.ascontiguousarray(model.planning_rewards().reshape(M, S * A)[:, allowed].T)
     action = (allowed % A).astype(np.int32)
     return PlanningRows(steps, rewards, action, number.reshape(S, A))
 
 
-def best_actions(model: LatentMDP, values: Floats) -> Integers:
+def best_actions(model: LatentMDP, values: Floats, check: Check | None = None) -> Integers:
     """The best allowed actions (L, S, M) by `q_values` (L, S, A, M); 0 in terminal states.
 
     Of actions that are equal up to rounding the one that earns sooner is taken, then the one with
-    the lowest number.
+    the lowest number. `check` is that of `q_values`: of ties any may be broken where it raises.
     """
     allowed = np.where(model.allowed[:, :, None], values, -np.inf)
     best = allowed.max(axis=-2, keepdims=True)
@@ -237,7 +240,7 @@ def best_actions(model: LatentMDP, values: Floats) -> Integers:
     decided = model.horizon is None and not model.duration.is_total  # by the discount itself
     if decided or (tied.sum(axis=-2) <= 1).all():
         return np.asarray(allowed.argmax(axis=-2))
-    sooner = q_values(model, discount=model.duration.planning_discount)
+    sooner = q_values(model, check, discount=model.duration.planning_discount)
     return np.asarray(np.where(tied, sooner, -np.inf).argmax(axis=-2))
 
 

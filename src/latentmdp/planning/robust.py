@@ -415,6 +415,7 @@ class _CuttingPlanes:
         if self.clock.stopped is not None:  # plans were found since nature's last answer
             self.respond()
         settings, clock, answer = self.settings, self.clock, self.answers[-1]
+        self.bounds.settle()
         policy, earned, above = mixture_graph(self.bounds, answer.plans, answer.mixture)
         exactly = earned - self.reference
         lower = float(self.allowed.worst(exactly) @ exactly)

@@ -71,6 +71,7 @@ class HSVI:
                 while not self._reached(bounds):
                     search.round()
         reached = self._reached(bounds)
+        bounds.settle()
         return Plan(
             policy=planned_policy(bounds),
             lower=bounds.best_lower,

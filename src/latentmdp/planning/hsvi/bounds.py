@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -53,16 +53,11 @@ by chance if they are fewer, and what a kind of round that brought less may take
 of the memory limit, what bounds from sets may take, and half of it the first policies."""
 
 
-def _resized(array: Any, size: int) -> Any:
-    """A copy of an array with room for `size` rows."""
-    grown = np.empty((size, *array.shape[1:]), array.dtype)
-    grown[: len(array)] = array[:size]
-    return grown
-
-
-def _grown(arrays: Any, size: int) -> Any:
-    """A named tuple of arrays with room for `size` rows each."""
-    return type(arrays)(*(_resized(array, size) for array in arrays))
+def _sizes(content: Any) -> dict[int, int]:
+    """The bytes of every array among nested tuples, each once."""
+    if not isinstance(content, tuple):
+        return {id(content): np.asarray(content).nbytes}
+    return {number: size for part in content for number, size in _sizes(part).items()}
 
 
 def empty_store(n_cells: int, widest: int, n_actions: int) -> Store:
@@ -144,14 +139,17 @@ class Bounds:
         self.model, self.check, self.threads = model, clock.check, threads
         self.few = 4.0 * kernels.LANES if few is None else few
         self.kept: list[Integers] = []
+        self._clock, self.memory = clock, clock.memory
         check = clock.check
         # Without lumping, what follows takes longer still, and may not fit into memory.
         is_small = 8.0 * model.n_layers * model.n_states * model.n_actions * model.n_contexts < room
         lumping_check = self.quotient.keep_apart or (check if is_small else None)
         self.lumping = lump(model, self.share_all, lumping_check)
         problem = self.problem = self.lumping.problem
-        flat, at_least = self.lumping.flat(), clock.with_time_left().check
-        q = q_values(flat, at_least, threads)
+        alive = np.count_nonzero(~model.terminal)
+        self._of_policy = 8.0 * model.n_layers * alive * model.n_contexts
+        flat = self.lumping.flat()
+        q = q_values(flat, clock.with_time_left().check, threads)
         self.best = np.ascontiguousarray(best_of(flat, q)[:, :, 0])
         least = _least(problem)
         hidden = 0.0 if model.initial_bonus is None else float(np.abs(model.initial_bonus).max())
@@ -165,9 +163,9 @@ class Bounds:
             problem, self.reference, self.best, starts, room, check, self._share, self.depth,
             AT_ONCE / _LOOKS,
         )  # fmt: skip
-        self.memory, self._most_outcomes = clock.memory, int(np.diff(problem.starts).max())
+        self._most_outcomes = int(np.diff(problem.starts).max())
         self.first_actions, first_plans, policy_of = self._first_policies(
-            flat, q, least, 0.5 * EXPLORED * clock.memory, at_least
+            flat, q, least, 0.5 * EXPLORED * clock.memory
         )
         lowest = max(float(least.min()), float(first_plans.min()))
         self.magnitude = max(float(np.abs(self.best).max()), -lowest) + hidden
@@ -220,20 +218,18 @@ class Bounds:
         return blocks(n, max(1, -(-n // (8 * thread_count(self.threads)))))
 
     def _first_policies(
-        self, flat: LatentMDP, q: Floats, least: Floats, memory: float,
-        at_least: Callable[[], None],
+        self, flat: LatentMDP, q: Floats, least: Floats, memory: float
     ) -> tuple[Any, ...]:  # fmt: skip
         """Memoryless policies: one for all contexts, and those that are best in single ones.
 
-        As many as so much memory allows, and a fraction of a second; `at_least` is the clock of the
-        first.
+        As many as so much memory allows, and a fraction of a second.
 
         Their actions (layers, X, K) and values (K, layers x all classes), and of every class the
         policy that is best for it alone, 0 if that is not among them.
         """
         problem, lumping, model = self.problem, self.lumping, self.model
         state = np.repeat(np.arange(problem.width.size), problem.width)
-        alone = best_actions(flat, q)[..., 0]
+        alone = best_actions(flat, q, self.check)[..., 0]
         mean = np.zeros((problem.layers, *problem.allowed.shape))
         for values, out in zip(q[..., 0], mean):
             np.add.at(out, state, self.reference[:, None] * values)
@@ -249,7 +245,7 @@ class Bounds:
         actions = np.concatenate([joint[:, :, None], alone[:, of_class].swapaxes(1, 2)], axis=2)
         values = np.tile(least[:, None, None], (1, state.size, 1))  # of any policy no less is known
         # The first at once, as time may run out for the others.
-        for some, check in ((1, at_least), (n + 1, self.check)):
+        for some, check in ((1, self._clock.with_time_left().check), (n + 1, self.check)):
             try:
                 values = policy_values(flat, actions[:, state, :some], check)[..., 0]
             except LimitReached:
@@ -344,28 +340,47 @@ class Bounds:
         order = np.argsort(layers, kind="stable")
         return np.split(order, np.searchsorted(layers[order], np.arange(1, self.problem.layers)))
 
-    def _reserve(self, points: int = 0, plans: int = 0, links: int = 0, blocks: int = 0) -> None:
-        """Make room for so many more."""
-        store, size = self.store, self.store.size
-        if size[kernels.POINTS] + points > len(store.keys):
-            n = int(1.5 * (size[kernels.POINTS] + points))
-            store = store._replace(points=_grown(store.points, n), keys=_resized(store.keys, n))
-        if size[kernels.PLANS] + plans > len(store.plans.cell):
-            n, link = int(1.5 * (size[kernels.PLANS] + plans)), store.plans.link
-            store = store._replace(plans=_grown(store.plans, n)._replace(link=link))
-        if size[kernels.LINKS] + links > len(store.plans.link):
-            n = int(1.5 * (size[kernels.LINKS] + links))
-            store = store._replace(plans=store.plans._replace(link=_resized(store.plans.link, n)))
-        if size[kernels.BLOCKS] + blocks > len(store.blocks.link):
-            n, old = int(1.5 * (size[kernels.BLOCKS] + blocks)), store.blocks
-            entry = _resized(old.entry, n * store.plans.vector.shape[1])
-            more = {
-                name: _resized(getattr(old, name), n) for name in ("link", "fill", "item", "gain")
-            }
-            store = store._replace(blocks=old._replace(entry=entry, **more))
-        self.store = store
-        if 2 * (size[kernels.POINTS] + points) > len(store.slots):
-            self._rehash(int(size[kernels.POINTS] + points))
+    def _reserve(
+        self, points: int = 0, plans: int = 0, links: int = 0, blocks: int = 0, owners: int = 0,
+        also: float = -math.inf,
+    ) -> None:  # fmt: skip
+        """Make room for so many more, in place: long arrays are not copied.
+
+        Where it is said what a step needs `also`, plans are dropped, or the search ends, rather
+        than take more memory than is allowed.
+        """
+        more = points, plans, links, blocks, owners
+        short, needed = self._short(more)
+        if needed + also > self.memory:
+            self.collect()
+            short, needed = self._short(more)
+            self._clock.require_memory(needed + also, self.nbytes)
+        total = sum(length * array.strides[0] for array, length in short)
+        spare = min(EXPLORED, max(self.memory - needed, 0.0) / max(total, 1))
+        for array, length in short:
+            array.resize((int((1.0 + spare) * length), *array.shape[1:]), refcheck=False)
+        all_points = self.n_points + points
+        if 2 * all_points > len(self.store.slots):
+            self._rehash(all_points)
+
+    def _short(self, more: tuple[int, ...]) -> tuple[list[tuple[Any, int]], float]:
+        """The arrays that are too short for so many more, how long they must be, and all bytes."""
+        short = [(array, length) for array, length in self._lengths(more) if length > len(array)]
+        growth = sum((length - len(array)) * array.strides[0] for array, length in short)
+        return short, self.nbytes + growth
+
+    def _lengths(self, more: tuple[int, ...]) -> Iterator[tuple[Any, int]]:
+        """The arrays that grow, and how long they must be for so many more of what is counted."""
+        store, blocks = self.store, self.store.blocks
+        of_kinds = (
+            (*store.points, store.keys), store.plans[:-1], store.plans[-1:],
+            (blocks.link, blocks.fill, blocks.item, blocks.gain, blocks.entry),
+            (blocks.plans, blocks.points),
+        )  # fmt: skip
+        for arrays, size, n in zip(of_kinds, store.size.tolist(), more):
+            for array in arrays:
+                rows = store.plans.vector.shape[1] if array is blocks.entry else 1
+                yield array, rows * (size + n)
 
     def _rehash(self, points: int) -> None:
         """Find points by their keys again, with room for so many."""
@@ -473,8 +488,10 @@ class Bounds:
         for begin in range(0, chosen.size, at_once):
             some, up = chosen[begin : begin + at_once], above[begin : begin + at_once]
             backups = self._backups(some.size)
+            of_backups = float(sum(_sizes(tuple(backups)).values()))
+            more = {"plans": some.size, "links": some.size * most, "blocks": 2 * some.size}
+            self._reserve(**more, also=of_backups)
             self._work(kernels.BACK_UP, some, above=up, backups=backups)
-            self._reserve(plans=some.size, links=some.size * most, blocks=2 * some.size)
             kernels.record_all(self.tables, self.store, some, up, backups, self._least_rise)
             rises = backups.lower[:, 1] - backups.lower[:, 0]
             risen = max(risen, float(rises.max(initial=0.0)))
@@ -495,7 +512,7 @@ class Bounds:
         room = int(each * (depth + 1)) * self.store.points.belief.shape[1]
         count = max(1, min(self.n_points // (depth + 1), AT_ONCE // room))
         most = count * (depth + 1)
-        self._reserve(most, most, most * self._most_outcomes, 2 * most)
+        self._reserve(most, most, most * self._most_outcomes, 2 * most, also=0.0)
         lowers, uppers, _ = self.bounds_at(self.start_points)
         gaps = self.start_weights * np.maximum(uppers - lowers, 0.0)
         path = np.empty(depth + 1, np.int64)
@@ -517,16 +534,9 @@ class Bounds:
         self._arranged, store = self.n_points, self.store
         members = np.bincount(store.points.cell[: self.n_points], minlength=store.newest.size)
         leaders = int(np.ceil(np.sqrt(members)).sum())
-        store.size[kernels.BLOCKS] = 0
-        self._reserve(
-            blocks=2 * self.n_points // kernels.LANES
-            + 3 * (leaders + int(np.count_nonzero(members)))
-        )
-        owners = store.newest.size + leaders
-        if owners > len(self.store.blocks.plans):
-            old = self.store.blocks
-            plans, heads = _resized(old.plans, 2 * owners), _resized(old.points, 2 * owners)
-            self.store = self.store._replace(blocks=old._replace(plans=plans, points=heads))
+        store.size[kernels.BLOCKS], store.size[kernels.OWNERS] = 0, store.newest.size
+        heads = leaders + int(np.count_nonzero(members))
+        self._reserve(blocks=2 * self.n_points // kernels.LANES + 3 * heads, owners=leaders)
         mass = np.empty(self.store.points.belief.shape[1])
         kernels.arrange(self.tables, self.store, self.few, self._least_rise, mass)
 
@@ -563,35 +573,42 @@ class Bounds:
 
     @property
     def nbytes(self) -> float:
-        """The memory that the bounds take."""
-        store = self.store
-        arrays = (
-            *self.problem[:11], *self.lumping[1:], *self.tables.sets, *self.tables[2:], self.best,
-            *store.blocks, *store.points, *store.plans, store.slots, store.keys,
-        )  # fmt: skip
-        return float(sum(np.asarray(array).nbytes for array in arrays))
+        """The memory that the bounds take, and at least a policy of them."""
+        own = (self.store, self.tables, self.lumping, self.best, self._sets.listed)
+        return self.standing * self._of_policy + float(sum(_sizes(own).values()))
+
+    @property
+    def standing(self) -> int:
+        """How many policies that ask no questions are part of the planned one in every state.
+
+        Two, or one where two would take more than a tenth of the memory.
+        """
+        return 2 if self.may_hold(2) else 1
+
+    def may_hold(self, n: int) -> bool:
+        """Whether vectors of so many policies, in all states, take no more than their share."""
+        return n * self._of_policy <= 0.5 * EXPLORED * self.memory
 
     def collect(self) -> None:
         """Drop the plans that no point has and none that is kept is linked to."""
         store, plans, n = self.store, self.plans, self.n_plans
-        wanted = np.zeros(n, np.bool_)
+        wanted, number = np.zeros(n, np.bool_), np.empty(n, np.int64)
         of_points = store.points.plan[: self.n_points]
         roots = [of_points, self.best_plans, *self.kept]
         counts = np.diff(np.append(plans.start, len(plans.link)))
         first = np.concatenate(roots)
         kernels.mark(first[first >= 0], plans.start, counts, plans.link, wanted)
-        number = np.where(wanted, np.cumsum(wanted) - 1, -1)
-        links = plans.link[np.repeat(wanted, counts)]
-        kept = Plans(
-            plans.vector[wanted], plans.cell[wanted], plans.action[wanted],
-            np.cumsum(counts[wanted]) - counts[wanted],
-            np.where(links >= 0, number[np.maximum(links, 0)], links),
-        )  # fmt: skip
-        store.size[kernels.PLANS], store.size[kernels.LINKS] = len(kept.cell), len(kept.link)
-        self.store = store._replace(plans=kept)
+        kernels.drop(store, counts, wanted, number)
         for numbers in roots:
             found = numbers >= 0
             numbers[found] = number[numbers[found]]
         lanes = store.points.plan_lane[: self.n_points]
         found = lanes >= 0
         store.blocks.item.reshape(-1)[lanes[found]] = of_points[found]
+
+    def settle(self) -> None:
+        """Drop all but the plans that are followed from the best: what a policy needs."""
+        self.store.size[[kernels.POINTS, kernels.BLOCKS, kernels.OWNERS]] = 0
+        self.collect()
+        for array, length in self._lengths((0,) * 5):
+            array.resize((length, *array.shape[1:]), refcheck=False)

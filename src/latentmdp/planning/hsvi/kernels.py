@@ -750,3 +750,23 @@ def mark(first, starts, counts, links, wanted):
             if j >= 0 and not wanted[j]:
                 wanted[j], stack[n] = True, j
                 n += 1
+
+
+@njit(cache=True, nogil=True)
+def drop(store, counts, wanted, number):
+    """Move the wanted plans, which have so many links, to the front; number (n,) is what they are
+    then, -1 for those that are dropped.
+    """
+    plans, n, links = store.plans, 0, 0
+    for i in range(wanted.shape[0]):
+        number[i] = n if wanted[i] else -1
+        if wanted[i]:
+            begin, plans.start[n] = plans.start[i], links
+            plans.cell[n], plans.action[n] = plans.cell[i], plans.action[i]
+            plans.vector[n] = plans.vector[i]
+            for k in range(begin, begin + counts[i]):
+                j = plans.link[k]  # an earlier plan, or a policy
+                plans.link[links] = number[j] if j >= 0 else j
+                links += 1
+            n += 1
+    store.size[PLANS], store.size[LINKS] = n, links

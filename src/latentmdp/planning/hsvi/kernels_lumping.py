@@ -40,17 +40,25 @@ def label_row(keys, slots, out, i):
     slots[:] = -1
 
 
+@njit(**INNER)
+def rounded(value, scale):
+    """The multiple of 2^-40 times the scale that a number rounds to: those with the same are the
+    same.
+    """
+    return np.uint64(np.int64(np.rint(value / scale * 2.0**40)))
+
+
 @njit(cache=True, nogil=True)
-def label(start, stop, keys, out):
-    """Number the distinct keys of each row in the order they come, the key 0 with -1."""
-    M = keys.shape[1]
+def label(start, stop, vectors, scale, out):
+    """Number the distinct numbers of each vector in the order they come, zero with -1."""
+    M = vectors.shape[1]
     slots, row = np.full(4 * M, -1, np.int32), np.empty(M, np.uint64)
     for i in range(start, stop):
         for m in range(M):
-            row[m] = keys[i, m]
+            row[m] = rounded(vectors[i, m], scale)
         label_row(row, slots, out, i)
         for m in range(M):
-            if keys[i, m] == np.uint64(0):
+            if row[m] == np.uint64(0):
                 out[i, m] = -1
 
 
@@ -109,28 +117,33 @@ def split_contexts(
 
 
 @njit(cache=True, nogil=True)
-def hash_pairs(start, stop, table, chances, allowed, pay, earned, pairs, salt, before, out):
+def hash_pairs(start, stop, table, allowed, rewards, scale, pairs, salt, before, out):
     """A key of every pair of the states start..stop-1 from the numbers of those that follow it.
 
-    `chances` (P, M) and earned (Q, M) are keys of probabilities, 0 for none, and of rewards: row
-    s A + a earns earned[pay[s A + a]]. salt (N,) keeps pairs apart, before (N,) are numbers so far.
-    The keys of the outcomes of an action are added, so their order does not matter.
+    `rewards` are those of rows, `scale` the largest. salt (N,) keeps pairs apart, before (N,) are
+    numbers so far. The keys of the outcomes of an action are added, so their order does not matter.
     """
-    n_actions = allowed.shape[1]
+    n_actions, totals = allowed.shape[1], np.empty(pairs.rows.shape[1], np.uint64)
     for s in range(start, stop):
-        context = pairs.begin[pairs.part[s]] - pairs.first[s]
-        for j in range(pairs.first[s], pairs.first[s + 1]):
-            m, key = pairs.context[context + j], salt[j]
-            for a in range(n_actions):
-                row = s * n_actions + a
-                total = np.uint64(2 * a + allowed[s, a]) + earned[pay[row], m]
-                for k in range(table.starts[row], table.starts[row + 1]):
-                    n, p = table.next_state[k], chances[table.pattern[k], m]
-                    if p > np.uint64(0):
-                        then = before[pairs.first[n] + pairs.rows[pairs.part[n], m]]
-                        total += mix(p + np.uint64(then) * np.uint64(0x9E3779B97F4A7C15))
-                key = mix(key + mix(total))
-            out[j] = key
+        first, end, part = pairs.first[s], pairs.first[s + 1], pairs.part[s]
+        out[first:end] = salt[first:end]
+        contexts = pairs.context[pairs.begin[part] : pairs.begin[part + 1]]
+        for a in range(n_actions):
+            row = s * n_actions + a
+            for c in range(end - first):
+                paid = rewards.distinct[rewards.pattern[row], contexts[c]]
+                totals[c] = np.uint64(2 * a + allowed[s, a]) + rounded(paid, scale)
+            for k in range(table.starts[row], table.starts[row + 1]):
+                n, p = table.next_state[k], table.pattern[k]
+                begin, after = pairs.first[n], pairs.part[n]
+                for c in range(end - first):
+                    m = contexts[c]
+                    chance = rounded(table.distinct[p, m], 1.0)
+                    if chance > np.uint64(0):
+                        then = np.uint64(before[begin + pairs.rows[after, m]])
+                        totals[c] += mix(chance + then * np.uint64(0x9E3779B97F4A7C15))
+            for c in range(end - first):
+                out[first + c] = mix(out[first + c] + mix(totals[c]))
 
 
 @njit(cache=True, nogil=True)
@@ -229,33 +242,51 @@ def restrict(vectors, which, part, pairs, out):
 
 
 @njit(cache=True, nogil=True)
-def follow_classes(probs, pattern, lengths, members, member, part, pairs, target, straight):
+def follow_classes(
+    probs, pattern, lengths, members, member, part, pairs, straight, target, shift
+):  # fmt: skip
     """Write the classes that follow those of partition part[i] by members[member[i]] to target.
 
-    One by one; 0 where P(k | class), from probs[pattern[i]] on, is 0. straight[i] says whether all
-    others stay what they are.
+    From shift[i] on, 0 where P(k | class), from probs[pattern[i]] on, is 0; or, where straight[i]
+    and all others stay what they are, nowhere: shift[i] is -1. Returns how many are written.
     """
     n = 0
     for i in range(pattern.shape[0]):
-        straight[i] = True
+        goes_straight = straight[i]
         for c in range(lengths[i]):
             then, possible = members[member[i], pairs.context[pairs.begin[part[i]] + c]], True
             if probs[pattern[i] + c] <= 0.0:
                 then, possible = 0, False
-            straight[i] = straight[i] and (then == c or not possible)
-            target[n] = then
-            n += 1
+            goes_straight = goes_straight and (then == c or not possible)
+            target[n + c] = then
+        shift[i] = -1 if goes_straight else n
+        n += 0 if goes_straight else lengths[i]
+    return n
 
 
 @njit(cache=True, nogil=True)
-def flatten(problem, n_actions, next_state, probs):
-    """Steps of the MDP whose states are the classes of all states, see `Lumping.flat`."""
-    i = 0
+def flatten(problem, n_actions, starts, next_state, probs):
+    """Steps of the MDP whose states are the classes of all states, see `Lumping.flat`.
+
+    Several outcomes may lead to the same class: a step there has their sum. Returns how many steps
+    there are; without room for them, `starts` and this are all.
+    """
+    steps, row, place = 0, 0, np.full(problem.first[-1], -1)
     for x in range(problem.width.size):
         for c in range(problem.width[x]):
-            for k in range(problem.starts[x * n_actions], problem.starts[(x + 1) * n_actions]):
-                shift = problem.shift[k]
-                d = c if shift < 0 else problem.target[shift + c]
-                probs[i] = problem.probs[problem.pattern[k] + c]
-                next_state[i] = problem.first[problem.next_state[k]] + d
-                i += 1
+            for a in range(x * n_actions, (x + 1) * n_actions):
+                starts[row] = steps
+                for k in range(problem.starts[a], problem.starts[a + 1]):
+                    p, shift = problem.probs[problem.pattern[k] + c], problem.shift[k]
+                    d = c if shift < 0 else problem.target[shift + c]
+                    n = problem.first[problem.next_state[k]] + d
+                    if p > 0.0 and place[n] < starts[row]:
+                        place[n] = steps
+                        steps += 1
+                        if probs.size > 0:
+                            next_state[place[n]], probs[place[n], 0] = n, 0.0
+                    if p > 0.0 and probs.size > 0:
+                        probs[place[n], 0] += p
+                row += 1
+    starts[row] = steps
+    return steps

@@ -24,9 +24,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
-from latentmdp._util.arrays import Flags, Floats, Indices, Integers, frozen, segments
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers, frozen, read_only, segments
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import ContextVectors, Outcomes, RunInBlocks, at_once, numbered
 from latentmdp.planning.hsvi import kernels_lumping as kernels
@@ -81,19 +80,13 @@ class Lumping(NamedTuple):
         problem, A = self.problem, self.problem.allowed.shape[1]
         N = int(problem.first[-1])
         state = np.repeat(np.arange(problem.width.size), problem.width)
-        starts = _bounds(np.diff(problem.starts).reshape(-1, A)[state].ravel())
-        next_state, probs = np.empty(int(starts[-1]), np.int32), np.empty(int(starts[-1]))
-        kernels.flatten(problem, A, next_state, probs)
-        # Several outcomes may lead to the same class: a step there has their sum.
-        steps = csr_array((probs, next_state, starts), shape=(N * A, N))
-        steps.sum_duplicates()
-        steps.eliminate_zeros()
+        starts, n = np.empty(N * A + 1, np.int64), 0
+        for _ in range(2):  # the first time to count the steps
+            next_state, probs = np.empty(n, np.int32), np.empty((n, 1))
+            n = kernels.flatten(problem, A, starts, next_state, probs)
         within = np.arange(N) - problem.first[state]
         places = problem.pay.reshape(-1, A)[state] + within[:, None]
-        table = Outcomes.each(
-            steps.indptr.astype(np.int64), steps.indices.astype(np.int32),
-            np.zeros(steps.nnz, np.int32), steps.data[:, None],
-        )  # fmt: skip
+        table = Outcomes.each(starts, next_state, np.zeros(n, np.int32), probs)
         others = {
             "horizon": problem.layers if problem.ends else None,
             "discount": problem.discount,
@@ -211,15 +204,13 @@ def _alike_pairs(
     """The pairs of a model, and numbers of them: those with the same future have the same."""
     S, A, M = model.n_states, model.n_actions, model.n_contexts
     scale = max(float(np.abs(rewards.distinct).max(initial=0.0)), 1e-300)
-    earned = np.rint(rewards.distinct / scale * 2.0**40).astype(np.int64).view(np.uint64)
-    # Probabilities that round to the same multiple of 2^-40 are the same.
-    chances = np.rint(table.distinct * 2.0**40).astype(np.uint64)
     # Which contexts a vector tells apart is the same for many of them.
-    kinds = np.empty((len(chances) + len(earned), M), np.int32)
-    run(kernels.label, len(kinds), np.concatenate([chances, earned]), kinds)
-    kind, heads = numbered(np.arange(len(kinds) + 1) * M, kinds.ravel())
-    kinds, of_outcome = kinds[heads], kind[table.pattern]
-    of_reward = kind[len(chances) + rewards.pattern]
+    P, Q = len(table.distinct), len(rewards.distinct)
+    kinds = np.empty((P + Q, M), np.int32)
+    run(kernels.label, P, read_only(table.distinct), 1.0, kinds)
+    run(kernels.label, Q, read_only(rewards.distinct), scale, kinds[P:])
+    kind, heads = numbered(np.arange(P + Q + 1) * M, kinds.ravel())
+    kinds, of_outcome, of_reward = kinds[heads], kind[table.pattern], kind[P + rewards.pattern]
     part, rows, total = np.zeros(S, np.int64), np.zeros((1, M), np.int32), S
     for _ in range(_MOST_ROUNDS):
         check()
@@ -242,7 +233,7 @@ def _alike_pairs(
     keys = np.empty(total, np.uint64)
     for _ in range(_MOST_ROUNDS):
         check()
-        of_rows = (chances, model.allowed, rewards.pattern, earned, pairs)
+        of_rows = (model.allowed, rewards, scale, pairs)
         run(kernels.hash_pairs, S, table, *of_rows, salt, like, keys)
         like, heads = _alike(keys)
         if heads.size == total:
@@ -269,16 +260,13 @@ def _problem(
     earned, pay, _ = pairs.restricted(rewards.distinct, rewards.pattern, np.repeat(part, A))
     # Where classes move depends on the partition and on the classes of the next state.
     move, heads = _alike(which * len(members) + member[then])
-    lengths = width[x[heads]]
-    target, straight = np.empty(int(lengths.sum()), np.int32), np.empty(heads.size, np.bool_)
+    lengths, straight = width[x[heads]], np.ones(heads.size, np.bool_)
+    straight[move[width[number[then]] != width[x]]] = False
+    target, shift = np.empty(int(lengths.sum()), np.int32), np.empty(heads.size, np.int64)
     of_moves = (pattern[heads], lengths, members, member[then[heads]], part[x[heads]], pairs)
-    kernels.follow_classes(probs, *of_moves, target, straight)
-    moved = ~straight[move] | (width[number[then]] != width[x])
-    kept = np.zeros(heads.size, np.bool_)
-    kept[move[moved]] = True
-    places = _bounds(np.where(kept, lengths, 0))
+    n = kernels.follow_classes(probs, *of_moves, straight, target, shift)
     return LumpedProblem(
-        table.starts, number[then].astype(np.int32), pattern, np.where(moved, places[move], -1),
-        probs, target[np.repeat(kept, lengths)], pay, earned, width, _bounds(width),
+        table.starts, number[then].astype(np.int32), pattern, shift[move], probs,
+        target[:n].copy(), pay, earned, width, _bounds(width),
         model.allowed[leaders], model.discount, model.n_layers, model.horizon is not None,
     )  # fmt: skip

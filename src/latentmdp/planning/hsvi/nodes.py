@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._util.arrays import Floats, Indices, Integers, segments
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers, segments
 from latentmdp.planning.graphs import graph_bounds
 from latentmdp.planning.hsvi import kernels
 from latentmdp.planning.hsvi.bounds import AT_ONCE, Bounds
@@ -123,11 +123,10 @@ def reached(first: Nodes, everywhere: bool = False) -> Nodes:
         parts.append(frontier)
     codes, alive = np.concatenate(parts), np.flatnonzero(~model.terminal)
     # In every state there are two at least, also where no plan leads: a policy whose belief plays
-    # no part is followed without one. (One, where two would take more than a tenth of the memory.)
+    # no part is followed without one.
     # Where that does not double their number, all that are followed somewhere are there, for those
     # who begin with another belief or in another state.
-    two = 16.0 * alive.size * layers * model.n_contexts
-    standing = np.arange(min(2 if 10.0 * two <= bounds.memory else 1, n_policies))
+    standing = np.arange(min(bounds.standing, n_policies))
     policies = -1 - first.of_codes(codes).plans
     followed = np.union1d(standing, policies[policies >= 0])
     if everywhere or followed.size * alive.size * layers <= codes.size:
@@ -168,12 +167,14 @@ def mixture_graph(
     alive = ~model.terminal[bounds.start_states]
     states, plans = bounds.start_states[alive], plans[:, alive]
     start = Nodes(bounds, np.tile(states, len(plans)), plans.ravel())
-    nodes = reached(start, everywhere=True)
+    everywhere = bounds.may_hold(bounds.first_actions.shape[2])
+    nodes = reached(start, everywhere)
+    stays = (nodes.plans < 0) & everywhere
     # Where no episode begins, a graph begins with any node of the state.
     first = np.tile(nodes.offsets[: model.n_states], (len(plans), 1))
     first[:, states] = np.searchsorted(nodes.codes, start.codes).reshape(len(plans), -1)
     first[:, model.terminal] = -1
-    policy = MixturePolicy(nodes.policy(), _links(nodes), first, weights, nodes.plans < 0)
+    policy = MixturePolicy(nodes.policy(), _links(nodes, ~stays), first, weights, stays)
     if bounds.quotient.model is not bounds.quotient.own:
         return bounds.quotient.translated(policy)
     earned = graph_bounds(model, policy)
@@ -181,9 +182,9 @@ def mixture_graph(
     return policy, *earned
 
 
-def _links(nodes: Nodes) -> Indices:
-    """The places of the nodes that follow, outcome by outcome, of all nodes with a plan."""
-    codes, linked = nodes.codes, np.flatnonzero(nodes.plans >= 0)
+def _links(nodes: Nodes, chosen: Flags) -> Indices:
+    """The places of the nodes that follow, outcome by outcome, of chosen nodes."""
+    codes, linked = nodes.codes, np.flatnonzero(chosen)
     at_once = max(1, AT_ONCE // max(1, nodes.bounds.model.outcomes.size // codes.size))
     parts = [np.empty(0, np.int32)]
     for begin in range(0, linked.size, at_once):

@@ -230,8 +230,6 @@ class HeuristicSearch:
         bounds.arrange()
         if bounds.n_plans > 4 * max(bounds.n_points, 1000):
             bounds.collect()
-        # Twice what there is: arrays double when they grow.
-        self.clock.require_memory(2.0 * bounds.nbytes)
 
 
 def walk(

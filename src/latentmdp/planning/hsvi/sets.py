@@ -121,6 +121,11 @@ class InformedSets:
         """Working memory of one thread for looks at these sets."""
         return make_room(self._widest, self._n_words, sets.binomial.shape[1])
 
+    @property
+    def listed(self) -> tuple[Any, ...]:
+        """What is kept from one list of sets to the next."""
+        return self._layers, self._listed
+
     def nothing(self) -> Sets:
         """No sets: every belief has the values of its classes."""
         i8 = np.empty(0, np.int64)
@@ -169,6 +174,8 @@ class InformedSets:
                 np.empty((room, n_words), np.uint64),
             )  # fmt: skip
             kernels.list_layers(problem, self.reference, *self._layers)
+            for array in self._layers[1:]:
+                array.resize((self._layers[0][-1], *array.shape[1:]), refcheck=False)
         n, expanded = kernels.list_sets(
             problem, self.reference, self._layers, states, first_words, state, words, slots, rows,
             child, weight, earned, make_room(self._widest, n_words, 1),
@@ -176,6 +183,8 @@ class InformedSets:
         state, words = state[:n].copy(), words[:n].copy()
         sizes = np.bitwise_count(words).sum(axis=1, dtype=np.int64)
         graph = (problem, state, rows[: expanded * A + 1].copy(), child, weight, earned)
+        for array in (child, weight):
+            array.resize(rows[expanded * A], refcheck=False)
         outcomes = np.diff(problem.starts[::A])[state[:expanded]]
         looks = float(outcomes.sum()) * (1.0 + 0.1 * n_words) + int(rows[expanded * A])
         looks += float(sizes.sum()) * problem.layers / (5.0 * _ENTRIES)
