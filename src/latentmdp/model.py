@@ -27,6 +27,7 @@ import hashlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from inspect import signature
 from typing import Any, Literal, Self, TypeGuard
 
 import numpy as np
@@ -915,18 +916,11 @@ _ARRAYS, _TABLE = ("transitions", "rewards"), ("outcomes", "reward_model")
 _BY_CONTEXT = ("initial", "bonus")
 """Dense arrays that are made on demand, of the vectors that are kept."""
 
+_OWN = ("self", "transitions", "rewards", "reward_values", "allowed")
 _OTHERS: dict[str, Any] = {
-    "initial": None,
-    "weights": None,
-    "horizon": None,
-    "discount": 1.0,
-    "bonus": None,
-    "initial_bonus": None,
-    "context_names": None,
-    "state_names": None,
-    "action_names": None,
-    "reward_edges": None,
-    "allow_unvisited": False,
+    name: None if parameter.default is parameter.empty else parameter.default
+    for name, parameter in signature(LatentMDP.__init__).parameters.items()
+    if name not in _OWN
 }
 """Arguments that every way of making a model takes, with their defaults."""
 
@@ -945,6 +939,7 @@ def _common_fields(
     S, A = allowed.shape
     unvisited = bool(arguments["allow_unvisited"])
     discount = validation.discount(arguments["discount"])
+    named = {"context_names": M, "state_names": S, "action_names": A}
     bonus = arguments["bonus"]
     if not isinstance(bonus, ContextVectors | None):
         bonus = ContextVectors.each(validation.shaped("bonus", bonus, (M, S, A)))
@@ -957,9 +952,7 @@ def _common_fields(
         "discount": discount,
         "bonus_vectors": None if bonus is None else bonus.where(allowed.ravel()).frozen(),
         "initial_bonus": validation.bonus("initial_bonus", arguments["initial_bonus"], (M,)),
-        "context_names": validation.names("context_names", arguments["context_names"], M),
-        "state_names": validation.names("state_names", arguments["state_names"], S),
-        "action_names": validation.names("action_names", arguments["action_names"], A),
+        **{name: validation.names(name, arguments[name], size) for name, size in named.items()},
         "reward_edges": None
         if arguments["reward_edges"] is None
         else validation.reward_edges(arguments["reward_edges"], values),
