@@ -121,7 +121,8 @@ def learning(model: lm.LatentMDP, number: int) -> None:
     )
     (by_cell, _), value = counted(cores)
     (found, _), other = counted(on_gpu)
-    moved = episodes.held_by(on_gpu, CONTEXTS).bytes_read / taken
+    held = episodes.held_by(on_gpu, CONTEXTS)
+    moved = sum(int(array.nbytes) for array in (*held._episodes, *held._lists)) / taken
     copied = float("nan") if gpu().simulated else moved / bandwidth(200_000_000)
     print(
         f"  EM pass: {taken * 1e3:.3f} ms, {steps / taken / 1e9:.1f} G steps/s, "

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 import latentmdp as lm
+from latentmdp._util.spaces import FiniteSpace, element_name
 from latentmdp.envs import LatentMDPEnv, adapt, from_dm_env, tabular_model
 from latentmdp.errors import LatentMDPError, WorldError
 from latentmdp.simulation import play
@@ -193,9 +194,9 @@ def test_names_of_elements_are_those_of_the_space() -> None:
         }
     )
     for whole in (space, spaces.MultiDiscrete([3, 2]), space["a"]):
-        finite = lm._util.FiniteSpace("observation_space", whole)
+        finite = FiniteSpace("observation_space", whole)
         for index, name in enumerate(finite.names() or ()):
-            assert lm._util.element_name(finite.element(index)) == name
+            assert element_name(finite.element(index)) == name
 
 
 class Measured(gymnasium.Env):

@@ -33,16 +33,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from latentmdp._util import (
-    COLOURS,
-    INK,
-    Floats,
-    atomic_write,
-    markdown_table,
-    philox_key,
-    require_writable,
-    write_figure,
-)
+from latentmdp._util.arrays import Floats
+from latentmdp._util.figures import COLOURS, INK, write_figure
+from latentmdp._util.random import philox_key
+from latentmdp._util.storage import atomic_write, require_writable
+from latentmdp._util.words import markdown_table
 from latentmdp.engines import Engine
 from latentmdp.estimation import initialize, restricted
 from latentmdp.experiments.runner import Columns, Setting, read_result, run_sweep

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from latentmdp._util import Flags, Floats
+from latentmdp._util.arrays import Flags, Floats
 from latentmdp.envs import tabular_model
 from latentmdp.model import LatentMDP
 

@@ -18,7 +18,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from latentmdp._util import Floats
+from latentmdp._util.arrays import Floats
 from latentmdp.envs import MixtureEnv, tabular_model
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP

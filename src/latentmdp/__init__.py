@@ -7,7 +7,7 @@ itself is quick. Its only side effect: Gymnasium knows the environment `LatentMD
 
 from typing import TYPE_CHECKING, Any
 
-from latentmdp._util import register_environment, register_saver
+from latentmdp._util.registration import register_environment, register_saver
 from latentmdp._version import __version__
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from latentmdp.theory import diagnose, separation
     from latentmdp.worlds import World
 else:
-    from latentmdp._util import lazy_names
+    from latentmdp._util.lazy import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)
     __all__.append("__version__")

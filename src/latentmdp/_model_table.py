@@ -21,14 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import (
-    ROW_TOLERANCE,
-    Flags,
-    Floats,
-    Integers,
-    names,
-    require_memory,
-)
+from latentmdp._util import names
+from latentmdp._util.arrays import ROW_TOLERANCE, Flags, Floats, Integers
+from latentmdp._util.memory import require_memory
 from latentmdp.outcomes import Outcomes, distinct_amounts, outcomes_from_entries, row_totals
 
 __all__ = ["COLUMNS", "by_name", "model_columns", "read_model_table"]
@@ -68,8 +63,10 @@ def read_model_table(
     m, context_names, M = np.zeros(size, np.int64), None, 1
     if "context" in columns:
         (m,), context_names, M = frames.numbered(columns["context"])
-        if list(context_names or ()) == sorted(context_names or (), key=frames.natural_key):
-            m, context_names = _as_listed(m, context_names)
+        if context_names and list(context_names) == sorted(context_names, key=frames.natural_key):
+            # In the order in which the table lists them, as weights are given.
+            order = np.argsort(np.unique(m, return_index=True)[1])
+            m, context_names = np.argsort(order)[m], tuple(context_names[i] for i in order)
     (s, n), state_names, S = frames.numbered(columns["state"], columns["next_state"])
     (a,), action_names, A = frames.numbered(columns["action"])
     require_memory(16.0 * M * S * A, f"{S:,} states, {A:,} actions and {M:,} contexts")
@@ -88,7 +85,8 @@ def read_model_table(
         paid = np.bincount(m * S * A + row, probability * amounts, M * S * A)
         unseen = paid.astype(np.float64).reshape(M, S, A)
     outcomes = outcomes_from_entries(row, n, reward, m, probability, (M, S, A, values.size))
-    by_pair = _one_each(m * S * A + row, reward)
+    cells = m * S * A + row
+    by_pair = np.unique(cells).size == np.unique(cells * values.size + reward).size
     return outcomes, allowed, values, unseen, "reward" in columns, by_pair, called
 
 
@@ -112,14 +110,6 @@ def model_columns(
         }
     except frames.ColumnTypeError as error:
         raise ValueError(str(error)) from None
-
-
-def _as_listed(m: Integers, labels: tuple[str, ...] | None) -> tuple[Integers, Any]:
-    """Contexts in the order in which the table lists them, as weights are given."""
-    if labels is None:
-        return m, None
-    order = np.argsort(np.unique(m, return_index=True)[1])
-    return np.argsort(order)[m], tuple(labels[i] for i in order)
 
 
 def _totals(
@@ -147,13 +137,6 @@ def _totals(
             f"allowed in all contexts or in none ({int(partly.sum())} such pairs)"
         )
     return row_totals(m, row, probability, listed, A, labels)
-
-
-def _one_each(cells: Integers, reward: Integers) -> bool:
-    """Whether every cell has one reward."""
-    order = np.argsort(cells, kind="stable")
-    cells, reward = cells[order], reward[order]
-    return not ((cells[1:] == cells[:-1]) & (reward[1:] != reward[:-1])).any()
 
 
 def by_name(

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latentmdp._util import EndComponents, Flags, Floats, Integers, distances, end_components, names
+from latentmdp._util import names
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.cycles import EndComponents, distances, end_components
 from latentmdp.errors import ModelError
 
 if TYPE_CHECKING:

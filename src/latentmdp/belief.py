@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from latentmdp import _kernels
-from latentmdp._util import Floats, arrays, rows_on_disk
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
+from latentmdp._util.storage import rows_on_disk
 from latentmdp.engines import Engine, Threads, as_engine
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.logs import Batch, Logs, Trajectories, require_logs
@@ -90,7 +92,7 @@ def posterior(
     flat = (logs.states, logs.actions, logs.rewards, logs.offsets, begins)
     size = max(1, _BLOCK_STEPS * logs.n_individuals // max(1, logs.n_steps))
     impossible = engine.run(
-        _kernels.posteriors, logs.n_individuals, size, table, *flat, along, missing, out
+        _kernels.belief.posteriors, logs.n_individuals, size, table, *flat, along, missing, out
     )
     for episode, step in impossible:
         if episode >= 0:
@@ -120,7 +122,7 @@ class ContextFilter:
         The likelihoods, as `filter_tables` makes them.
     """
 
-    def __init__(self, table: _kernels.Filter) -> None:
+    def __init__(self, table: _kernels.belief.Filter) -> None:
         self.table = table
 
     @staticmethod
@@ -131,7 +133,7 @@ class ContextFilter:
     def start(self, state: int) -> Floats:
         """The belief at a first state; the prior at one that is impossible."""
         belief = np.empty((3, self.table.prior.size))
-        _kernels.reset_belief(
+        _kernels.belief.reset_belief(
             belief, self.table.prior, self.table.initial, self.table.begins[state]
         )
         return belief
@@ -139,11 +141,11 @@ class ContextFilter:
     def observe(self, belief: Floats, s: int, a: int, next_state: int, z: int) -> Floats:
         """The belief after a step; as it was where the step is impossible in every context."""
         after = belief.copy()
-        _kernels.observe_step(after, self.table, s, a, next_state, z)
+        _kernels.belief.observe_step(after, self.table, s, a, next_state, z)
         return after
 
 
-def filter_tables(model: LatentMDP, smoothing: float) -> _kernels.Filter:
+def filter_tables(model: LatentMDP, smoothing: float) -> _kernels.belief.Filter:
     """What the filter's kernels read: the likelihoods of the model's outcomes, and its starts."""
     check_smoothing(model, smoothing)
     table, likelihood = model.outcomes, model.outcomes.distinct
@@ -156,7 +158,9 @@ def filter_tables(model: LatentMDP, smoothing: float) -> _kernels.Filter:
     sizes = (model.n_states, model.n_actions, model.n_rewards)
     first = initial, model.initial_vectors.pattern
     shared = (*table[:3], table.pattern, likelihood, model.weights, *first)
-    return _kernels.Filter(sizes, float(smoothing), *(arrays.read_only(array) for array in shared))
+    return _kernels.belief.Filter(
+        sizes, float(smoothing), *(arrays.read_only(array) for array in shared)
+    )
 
 
 def check_smoothing(model: Sized, smoothing: float) -> None:

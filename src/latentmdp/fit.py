@@ -10,19 +10,12 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from latentmdp._util import (
-    Floats,
-    Integers,
-    Result,
-    RNGLike,
-    Worded,
-    arrays,
-    float_field,
-    integer_field,
-    labelled,
-    normalised,
-    rows_on_disk,
-)
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers, normalised
+from latentmdp._util.fields import float_field, integer_field
+from latentmdp._util.random import RNGLike
+from latentmdp._util.results import Result, Worded, labelled
+from latentmdp._util.storage import rows_on_disk
 from latentmdp.belief import posterior
 from latentmdp.engines import Engine, as_engine
 from latentmdp.logs import (

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from scipy.special import stdtrit
 
-from latentmdp._util import Floats, Integers, arrays
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.model import LatentMDP
 
 __all__ = [

@@ -27,6 +27,7 @@ import hashlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from inspect import signature
 from typing import Any, Literal, Self, TypeGuard
 
 import numpy as np
@@ -35,19 +36,11 @@ from numpy.typing import ArrayLike
 from latentmdp import _kernels
 from latentmdp._model_table import COLUMNS, by_name, read_model_table
 from latentmdp._total_reward import require_bounded
-from latentmdp._util import (
-    Duration,
-    Factual,
-    Fielded,
-    Flags,
-    Floats,
-    Integers,
-    Worded,
-    arrays,
-    extent,
-    names,
-    validation,
-)
+from latentmdp._util import arrays, names, validation
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.duration import Duration
+from latentmdp._util.fields import Fielded
+from latentmdp._util.results import Factual, Worded, extent
 from latentmdp.errors import ModelError
 from latentmdp.outcomes import (
     ContextVectors,
@@ -170,7 +163,6 @@ class LatentMDP(Factual, Fielded):
                 if np.ndim(rewards) == 3 and S > 1 and np.isin(T, (0.0, 1.0)).all():
                     _doubt_means(np.asarray(rewards))
                 content = {"transitions": T, "reward_probs": R, "_table_rewards": None}
-            content |= {"reward_values": values, "allowed": possible}
             content |= _common_fields(others, M, possible, values)
         except ValueError as error:
             raise ModelError(str(error)) from None
@@ -275,14 +267,9 @@ class LatentMDP(Factual, Fielded):
                 occur = steps.probs > 0.0
                 values, index = distinct_amounts(paid[occur])
                 entry, contexts = np.nonzero(occur)
-                table = outcomes_from_entries(
-                    steps.rows()[entry],
-                    steps.next_state[entry].astype(np.int64),
-                    index,
-                    contexts,
-                    steps.probs[occur],
-                    (M, S, A, values.size),
-                )
+                moves = (steps.rows()[entry], steps.next_state[entry].astype(np.int64))
+                entries = (*moves, index, contexts, steps.probs[occur])
+                table = outcomes_from_entries(*entries, (M, S, A, values.size))
             else:
                 mean = row_sums(steps, steps.probs * paid).reshape(S, A, M)
                 hidden = np.moveaxis(mean, -1, 0)
@@ -417,20 +404,13 @@ class LatentMDP(Factual, Fielded):
         unknown = set(others) - set(_OTHERS)
         if unknown:
             raise TypeError(f"LatentMDP got an unknown argument {sorted(unknown)[0]!r}")
-        content: dict[str, Any] = {
-            "outcomes": table,
-            "_table_rewards": reward_model,
-            "reward_values": values,
-            "allowed": allowed,
-        }
+        arguments, M = {**_OTHERS, **others}, table.distinct.shape[1]
         try:
-            content |= _common_fields(
-                {**_OTHERS, **others}, table.distinct.shape[1], allowed, values
-            )
+            content = _common_fields(arguments, M, allowed, values)
         except ValueError as error:
             raise ModelError(str(error)) from None
         self = cls.__new__(cls)
-        arrays.store(self, content)
+        arrays.store(self, {"outcomes": table, "_table_rewards": reward_model, **content})
         self.require_bounded_total()
         return self
 
@@ -618,14 +598,13 @@ class LatentMDP(Factual, Fielded):
     @cached_property
     def dense_form(self) -> tuple[Floats, Floats]:
         """Transitions and planning rewards as the dense Bellman backup reads them."""
-        earned = _kernels.dense_rewards(self.planning_rewards())
-        return _kernels.dense_transitions(self.transitions), earned
+        earned = _kernels.bellman.dense_rewards(self.planning_rewards())
+        return _kernels.bellman.dense_transitions(self.transitions), earned
 
     def state_numbers(self, what: str, states: ArrayLike | str) -> Integers:
         """The numbers of states given by name or number, one or several; `what` is the argument."""
-        words: Any = (
-            states.strip('"') if isinstance(states, str) else states
-        )  # as labels are written
+        # Labels are written in quotation marks.
+        words: Any = states.strip('"') if isinstance(states, str) else states
         several = np.atleast_1d(names.listing(what, words))
         if several.dtype.kind == "b" and several.size == self.n_states:
             several = np.flatnonzero(several)
@@ -937,18 +916,11 @@ _ARRAYS, _TABLE = ("transitions", "rewards"), ("outcomes", "reward_model")
 _BY_CONTEXT = ("initial", "bonus")
 """Dense arrays that are made on demand, of the vectors that are kept."""
 
+_OWN = ("self", "transitions", "rewards", "reward_values", "allowed")
 _OTHERS: dict[str, Any] = {
-    "initial": None,
-    "weights": None,
-    "horizon": None,
-    "discount": 1.0,
-    "bonus": None,
-    "initial_bonus": None,
-    "context_names": None,
-    "state_names": None,
-    "action_names": None,
-    "reward_edges": None,
-    "allow_unvisited": False,
+    name: None if parameter.default is parameter.empty else parameter.default
+    for name, parameter in signature(LatentMDP.__init__).parameters.items()
+    if name not in _OWN
 }
 """Arguments that every way of making a model takes, with their defaults."""
 
@@ -963,23 +935,24 @@ _NEW_FIELDS = (
 def _common_fields(
     arguments: Mapping[str, Any], M: int, allowed: Flags, values: Floats
 ) -> dict[str, Any]:
-    """The fields named in `_OTHERS`, checked."""
+    """The fields that every model has, those named in `_OTHERS` checked."""
     S, A = allowed.shape
     unvisited = bool(arguments["allow_unvisited"])
     discount = validation.discount(arguments["discount"])
+    named = {"context_names": M, "state_names": S, "action_names": A}
     bonus = arguments["bonus"]
     if not isinstance(bonus, ContextVectors | None):
         bonus = ContextVectors.each(validation.shaped("bonus", bonus, (M, S, A)))
     return {
+        "reward_values": values,
+        "allowed": allowed,
         "initial_vectors": _first_states(arguments["initial"], M, allowed, unvisited).frozen(),
         "weights": validation.weights(arguments["weights"], M),
         "horizon": arrays.optional_integer("horizon", arguments["horizon"]),
         "discount": discount,
         "bonus_vectors": None if bonus is None else bonus.where(allowed.ravel()).frozen(),
         "initial_bonus": validation.bonus("initial_bonus", arguments["initial_bonus"], (M,)),
-        "context_names": validation.names("context_names", arguments["context_names"], M),
-        "state_names": validation.names("state_names", arguments["state_names"], S),
-        "action_names": validation.names("action_names", arguments["action_names"], A),
+        **{name: validation.names(name, arguments[name], size) for name, size in named.items()},
         "reward_edges": None
         if arguments["reward_edges"] is None
         else validation.reward_edges(arguments["reward_edges"], values),

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp import _kernels
-from latentmdp._util import (
+from latentmdp._util import names
+from latentmdp._util.arrays import (
     ROW_TOLERANCE,
     Flags,
     Floats,
@@ -32,12 +33,11 @@ from latentmdp._util import (
     Integers,
     first_index,
     frozen,
-    names,
     normalised,
     read_only,
-    require_memory,
     segments,
 )
+from latentmdp._util.memory import require_memory
 
 __all__ = [
     "ContextVectors",
@@ -158,12 +158,9 @@ class Outcomes(NamedTuple):
         if first.all():
             return self._replace(reward=np.zeros(self.size, np.int32))
         heads = np.flatnonzero(first)
-        return Outcomes(
-            _starts(rows[heads], self.starts.size - 1),
-            self.next_state[heads],
-            np.zeros(heads.size, np.int32),
-            *self._summed(np.append(heads, self.size), self.pattern),
-        )
+        starts, unused = _starts(rows[heads], self.starts.size - 1), np.zeros(heads.size, np.int32)
+        summed = self._summed(np.append(heads, self.size), self.pattern)
+        return Outcomes(starts, self.next_state[heads], unused, *summed)
 
     def _summed(self, starts: Integers, pattern: Indices) -> tuple[Floats, Indices]:
         """Sums of the vectors pattern[starts[i] : starts[i + 1]], equal runs being summed once."""
@@ -179,12 +176,14 @@ class Outcomes(NamedTuple):
         Z = int(self.reward.max(initial=0)) + 1
         distinct, member = np.unique(self.rows() * Z + self.reward, return_inverse=True)
         sums = [np.bincount(member.ravel(), column, distinct.size) for column in self.probs.T]
-        return Outcomes.each(
-            _starts(distinct // Z, self.starts.size - 1),
-            np.zeros(distinct.size, np.int32),
-            (distinct % Z).astype(np.int32),
-            np.column_stack(sums).astype(np.float64),  # bincount of nothing counts integers
-        )
+        probs = np.column_stack(sums).astype(np.float64)  # bincount of nothing counts integers
+        unused, z = np.zeros(distinct.size, np.int32), (distinct % Z).astype(np.int32)
+        return Outcomes.each(_starts(distinct // Z, self.starts.size - 1), unused, z, probs)
+
+    def lists_like(self, other: Outcomes) -> bool:
+        """Whether the other table has the same outcomes, whatever their probabilities."""
+        columns = self._fields[:3]
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in columns)
 
     def frozen(self) -> Outcomes:
         """The table itself, read-only from now on."""
@@ -214,12 +213,9 @@ class Outcomes(NamedTuple):
         leaders, position = np.flatnonzero(first), np.cumsum(first) - 1
         followed = np.argsort(leader, kind="stable")
         runs = _starts(position[leader[followed]], leaders.size)
-        table = Outcomes(
-            np.concatenate([[0], np.cumsum(first)])[self.starts],
-            self.next_state[leaders],
-            self.reward[leaders],
-            *self._summed(runs, self.pattern[followed]),
-        )
+        starts = np.concatenate([[0], np.cumsum(first)])[self.starts]
+        summed = self._summed(runs, self.pattern[followed])
+        table = Outcomes(starts, self.next_state[leaders], self.reward[leaders], *summed)
         return table.frozen(), position[leader]
 
 
@@ -370,14 +366,8 @@ def outcomes_from_entries(
     flat: Floats = np.bincount(cells, probability, distinct.size * M).astype(np.float64, copy=False)
     pair, z = np.divmod(distinct, Z)
     rows, n = np.divmod(pair, S)
-    return _possible(
-        Outcomes.each(
-            _starts(rows, S * A),
-            n.astype(np.int32),
-            z.astype(np.int32),
-            flat.reshape(distinct.size, M),
-        )
-    )
+    columns = (n.astype(np.int32), z.astype(np.int32), flat.reshape(distinct.size, M))
+    return _possible(Outcomes.each(_starts(rows, S * A), *columns))
 
 
 def outcomes_from_matrices(matrices: Sequence[Sequence[Any]], allowed: Flags) -> Outcomes:
@@ -461,14 +451,10 @@ def product(successors: Outcomes, rewards: Outcomes) -> Outcomes:
     """A table without rewards times one without next states: R_m(z | s, a) of every row."""
     of_successor = successors.rows()
     source, reward = segments(rewards.starts, of_successor)
-    return _possible(
-        Outcomes.each(
-            _starts(of_successor[source], successors.starts.size - 1),
-            successors.next_state[source],
-            rewards.reward[reward],
-            successors.probs_of(source) * rewards.probs_of(reward),
-        )
-    )
+    starts = _starts(of_successor[source], successors.starts.size - 1)
+    probs = successors.probs_of(source) * rewards.probs_of(reward)
+    followed = (successors.next_state[source], rewards.reward[reward])
+    return _possible(Outcomes.each(starts, *followed, probs))
 
 
 def distinct_amounts(amounts: Floats) -> tuple[Floats, Integers]:

@@ -15,37 +15,23 @@ for light and dark screens (`report/page.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import (
-    COLOURS,
-    INK,
-    MUTED,
-    Floats,
-    Integers,
-    arrays,
-    band,
-    legend,
-    names,
-    own_axes,
-    plural,
-)
+from latentmdp._util import arrays, names
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.figures import COLOURS, INK, MUTED, band, legend, own_axes
+from latentmdp._util.words import plural
 from latentmdp.fit import Fit
 from latentmdp.metrics import last_tenth, trailing_means
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.offline import LoggedEstimate, OffPolicyValue, Solved
 from latentmdp.online import Run
-from latentmdp.planning import (
-    Explanation,
-    Plan,
-    action_rule,
-    belief_at,
-    checked_time,
-)
+from latentmdp.planning import Explanation, Plan, action_rule, belief_at, checked_time
 from latentmdp.policies import MarkovPolicy, MixturePolicy, Policy, UniformPolicy
 from latentmdp.sessions import Session
 from latentmdp.simulation import simulate
@@ -126,17 +112,8 @@ def beliefs(
     )
     for rank, m in enumerate(order):
         label = names.label("context", m, context_names) + (" (true)" if m == true else "")
-        fade = 1.0 if m == true else 0.55
-        axes.bar(
-            steps,
-            path[:, m],
-            0.86,
-            below,
-            color=COLOURS[rank],
-            alpha=fade,
-            label=label,
-            linewidth=0,
-        )
+        style: Any = {"color": COLOURS[rank], "alpha": 1.0 if m == true else 0.55, "linewidth": 0}
+        axes.bar(steps, path[:, m], 0.86, below, label=label, **style)
         below = below + path[:, m]
     if path.shape[1] > len(order):
         rest = f"{path.shape[1] - len(order)} others"
@@ -210,14 +187,14 @@ def returns(
         Values to compare with, by name, as horizontal lines.
     """
     axes = own_axes(ax)
-    for i, (name, members) in enumerate(_grouped(run).items()):
+    for colour, name, members in _grouped(run):
         episodes = min(one.n_episodes for one in members)
         window = last_tenth(episodes)
         # The first few means are of hardly any episodes: noise that would set the scale.
         # 400 points are about one a pixel, so that a page stays small.
         ends = np.unique(np.linspace(window // 2, episodes - 1, 400).astype(int)) + 1
         curves = np.stack([trailing_means(one.returns, ends, window) for one in members])
-        band(axes, ends, curves, COLOURS[i % len(COLOURS)], name)
+        band(axes, ends, curves, colour, name)
     for (name, value), dash in zip((references or {}).items(), _DASHES):
         axes.axhline(value, color=MUTED, linestyle=dash, linewidth=1.4, label=name)
     axes.locator_params(axis="x", nbins=6)
@@ -233,12 +210,11 @@ def model_errors(run: Runs, ax: Axes | None = None) -> Axes:
     Takes what `returns` takes. Runs whose errors are all unknown are left out.
     """
     axes = own_axes(ax)
-    for i, (name, members) in enumerate(_grouped(run).items()):
+    for colour, name, members in _grouped(run):
         points = min((one.error_curve.episodes for one in members), key=len)
         errors = np.stack([one.error_curve.values[: len(points)] for one in members])
         finite = np.isfinite(errors).any(axis=0) & (points > 0)
         if finite.any():
-            colour = COLOURS[i % len(COLOURS)]
             band(axes, points[finite], errors[:, finite], colour, name, marker=".")
     low, high = axes.dataLim.intervalx
     if 0.0 < 100.0 * low < high < np.inf:
@@ -256,13 +232,12 @@ def regret(run: Runs, reference: Plan, ax: Axes | None = None) -> Axes:
     the optimum, from the smallest to the largest of several runs.
     """
     axes = own_axes(ax)
-    for i, (name, members) in enumerate(_grouped(run).items()):
+    for colour, name, members in _grouped(run):
         found = [one.regret(reference) for one in members]
         episodes = min(one.n_episodes for one in members)
         at = np.unique(np.linspace(0, episodes - 1, 400).astype(int))
         high = np.stack([one.upper[at] for one in found])
         low = np.stack([(one.upper if one.lower is None else one.lower)[at] for one in found])
-        colour = COLOURS[i % len(COLOURS)]
         band(axes, at + 1, high, colour, name, spread=(low.min(axis=0), high.max(axis=0)))
     axes.locator_params(axis="x", nbins=6)
     axes.set(xlabel="episodes played", ylabel="cumulative regret, at most")
@@ -290,17 +265,11 @@ def groups(fit: Any, ax: Axes | None = None, *, most: int = 12) -> Axes:
     shares = np.array([probabilities for _, probabilities in rows])  # (rows, M)
     heaviest = np.argsort(-model.weights, kind="stable").tolist()
     for rank, m in enumerate(heaviest):
-        told = rank < len(COLOURS)
-        label = names.label("context", m, model.context_names) + f" ({model.weights[m]:.0%})"
-        axes.scatter(
-            shares[:, m],
-            range(len(rows)),
-            color=COLOURS[rank] if told else MUTED,
-            label=label if told else None,
-            s=42 if told else 16,
-            alpha=0.85,
-            zorder=3 if told else 2,
-        )
+        style: Any = {"color": MUTED, "s": 16, "zorder": 2}
+        if rank < len(COLOURS):
+            label = names.label("context", m, model.context_names) + f" ({model.weights[m]:.0%})"
+            style = {"color": COLOURS[rank], "label": label, "s": 42, "zorder": 3}
+        axes.scatter(shares[:, m], range(len(rows)), alpha=0.85, **style)
     axes.hlines(range(len(rows)), shares.min(axis=1), shares.max(axis=1), color=MUTED, linewidth=1)
     axes.set_yticks(range(len(rows)), [text for text, _ in rows], fontsize=9)
     axes.invert_yaxis()
@@ -396,20 +365,12 @@ def graph(
     angles = np.pi / 2 - 2.0 * np.pi * np.arange(shown.size) / max(shown.size, 1)
     positions = np.column_stack([np.cos(angles), np.sin(angles)])
     axes = own_axes(ax, 5.2)
+    # A name may be wider than its node, and an arrow pass below it.
+    style: Any = {"arrowstyle": "-|>", "mutation_scale": 9, "color": MUTED, "alpha": 0.6}
+    style |= {"connectionstyle": "arc3,rad=0.14", "shrinkA": 24, "shrinkB": 24}
     for i, j in zip(*np.nonzero((flow >= 0.05) & ~np.eye(shown.size, dtype=bool))):
-        arrow = FancyArrowPatch(
-            positions[i],
-            positions[j],
-            arrowstyle="-|>",
-            connectionstyle="arc3,rad=0.14",
-            shrinkA=24,
-            shrinkB=24,
-            mutation_scale=9,
-            linewidth=0.5 + 2.5 * float(flow[i, j]),
-            color=MUTED,
-            alpha=0.6,  # a name may be wider than its node, and an arrow pass below it
-        )
-        axes.add_patch(arrow)
+        width = 0.5 + 2.5 * float(flow[i, j])
+        axes.add_patch(FancyArrowPatch(positions[i], positions[j], linewidth=width, **style))
     for i, (x, y) in enumerate(positions):
         s, a = int(node[shown[i]]) // (model.n_actions + 1), taken[i]
         text = names.label("state", s, model.state_names)
@@ -521,9 +482,8 @@ def _schedule(acting: MarkovPolicy, axes: Axes, most: int = 16) -> Axes:
     from matplotlib.colors import to_rgba
 
     table: Any = acting.probabilities
-    actions = np.asarray(
-        acting.actions if table is None else table.argmax(axis=-1)
-    ).T  # (S, H or 1)
+    layers: Any = acting.actions if table is None else table.argmax(axis=-1)
+    actions = np.asarray(layers).T  # (S, H or 1)
     colours = np.array([to_rgba(colour, _TINT) for colour in COLOURS])
     axes.imshow(colours[actions % len(COLOURS)], aspect="auto", interpolation="none")
     for a in np.unique(actions).tolist()[: len(COLOURS)]:
@@ -538,14 +498,14 @@ def _schedule(acting: MarkovPolicy, axes: Axes, most: int = 16) -> Axes:
 # --------------------------------------------------------------------------------- what they share
 
 
-def _grouped(run: Runs) -> dict[str, list[Run]]:
-    """Runs by the names of their groups; a group without a name has an empty one."""
+def _grouped(run: Runs) -> Iterator[tuple[str, str, list[Run]]]:
+    """A colour, the name and the runs of each group; a group without a name has an empty one."""
     given = run if isinstance(run, Mapping) else {"": run}
     groups = {name: [one] if isinstance(one, Run) else list(one) for name, one in given.items()}
     for name, members in groups.items():
         if not members or not all(isinstance(one, Run) for one in members):
             raise TypeError(f"run must be a Run, several, or groups of them by name; see {name!r}")
-    return groups
+    return zip(cycle(COLOURS), groups, groups.values())
 
 
 def _action(model: LatentMDP, a: int) -> str:

@@ -21,21 +21,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentmdp import _kernels
-from latentmdp._util import (
-    Duration,
-    Factual,
-    Fielded,
-    Flags,
-    Floats,
-    Indices,
-    Integers,
-    RNGLike,
-    arrays,
-    drawn,
-    names,
-    plural,
-    reaching,
-)
+from latentmdp._util import arrays, names
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
+from latentmdp._util.cycles import reaching
+from latentmdp._util.duration import Duration
+from latentmdp._util.fields import Fielded
+from latentmdp._util.random import RNGLike, drawn
+from latentmdp._util.results import Factual
+from latentmdp._util.words import plural
 from latentmdp.belief import ContextFilter, check_smoothing, filter_tables
 from latentmdp.logs import History, WeightModel
 from latentmdp.model import LatentMDP, require_model
@@ -94,7 +87,7 @@ class Sized(Protocol):
 class Policy(Factual):
     """Base of the policies that run in compiled loops."""
 
-    def acting(self, world: Sized) -> _kernels.Acting:
+    def acting(self, world: Sized) -> _kernels.rollout.Acting:
         """The policy as arrays for a world of the given sizes; raises if they do not fit."""
         raise NotImplementedError
 
@@ -213,7 +206,7 @@ class UniformPolicy(Fielded, Policy):
             return np.full((1, world.n_states, world.n_actions), 1.0 / world.n_actions)
         return arrays.normalised(world.allowed.astype(np.float64))[None]
 
-    def acting(self, world: Sized) -> _kernels.Acting:
+    def acting(self, world: Sized) -> _kernels.rollout.Acting:
         """See `Policy.acting`."""
         return _stochastic_acting(self.action_probabilities(world))
 
@@ -280,7 +273,7 @@ class MarkovPolicy(Fielded, Policy):
         t, s = np.indices(self.actions.shape).reshape(2, -1)
         return _require_open(world, t, s, self.actions.ravel())
 
-    def acting(self, world: Sized) -> _kernels.Acting:
+    def acting(self, world: Sized) -> _kernels.rollout.Acting:
         """See `Policy.acting`."""
         if self.actions is None:
             return _stochastic_acting(self.action_probabilities(world))
@@ -289,7 +282,9 @@ class MarkovPolicy(Fielded, Policy):
         vectors = arrays.read_only(np.zeros((labels.size, 1)))
         offsets = arrays.read_only(np.arange(labels.size + 1))
         labels = arrays.read_only(labels)
-        return _kernels.Acting(self.n_layers, vectors=vectors, labels=labels, offsets=offsets)
+        return _kernels.rollout.Acting(
+            self.n_layers, vectors=vectors, labels=labels, offsets=offsets
+        )
 
     def to_fields(self) -> dict[str, Any]:
         """`actions`, or `probabilities` of a stochastic policy; the other is None."""
@@ -439,7 +434,7 @@ class AlphaVectorPolicy(Fielded, Policy):
         return arrays.frozen(np.concatenate([[0], np.cumsum(sizes)]))
 
     @cached_property
-    def _filter(self) -> _kernels.Filter:
+    def _filter(self) -> _kernels.belief.Filter:
         return filter_tables(self.model, self.smoothing)
 
     def _require_allowed(self, world: Sized) -> None:
@@ -470,14 +465,16 @@ class AlphaVectorPolicy(Fielded, Policy):
         if t >= self.n_layers > 1:
             return -1
         row = np.asarray(belief, np.float64).reshape(1, -1)
-        return int(_kernels.best_vector(arrays.read_only(self.vectors), *self.group(t, state), row))
+        return int(
+            _kernels.rollout.best_vector(arrays.read_only(self.vectors), *self.group(t, state), row)
+        )
 
     def group(self, t: int, state: int) -> tuple[int, int]:
         """The first of the vectors of (t, state), and the first after them."""
         group = (t if self.n_layers > 1 else 0) * self.model.n_states + state
         return int(self.offsets[group]), int(self.offsets[group + 1])
 
-    def acting(self, world: Sized) -> _kernels.Acting:
+    def acting(self, world: Sized) -> _kernels.rollout.Acting:
         """See `Policy.acting`."""
         _require_fit(self.n_layers, self.model.n_states, world)
         for name in ("n_actions", "n_rewards"):
@@ -486,7 +483,7 @@ class AlphaVectorPolicy(Fielded, Policy):
                 raise ValueError(f"the policy's model has {name}={mine}, the world {theirs}")
         if world.allowed is not self.model.allowed:
             self._require_allowed(world)
-        return _kernels.Acting(
+        return _kernels.rollout.Acting(
             self.n_layers,
             filters=bool((np.diff(self.offsets) > 1).any()),
             vectors=arrays.read_only(self.vectors),
@@ -612,10 +609,12 @@ class PolicyGraph(Fielded, Policy):
             )
         return arrays.frozen(np.array(flags))
 
-    def links(self) -> _kernels.Links:
+    def links(self) -> _kernels.rollout.Links:
         """What follows the nodes, as kernels read it."""
         stays = np.zeros(self.n_nodes, np.bool_) if self.stays is None else self.stays
-        return _kernels.Links(*map(arrays.read_only, (self.node_starts, self.followers, stays)))
+        return _kernels.rollout.Links(
+            *map(arrays.read_only, (self.node_starts, self.followers, stays))
+        )
 
     def follower(self, node: int, outcome: int) -> int:
         """The node after an outcome, by its number in the model's table, of a node's action.
@@ -629,11 +628,13 @@ class PolicyGraph(Fielded, Policy):
         a, n = int(self.nodes.actions[node]), int(self.model.outcomes.next_state[outcome])
         belief = np.empty((3, self.model.n_contexts))  # plays no part: the outcome is known
         return int(
-            _kernels.next_node(self._acting_at_home, node, s, a, outcome, layer + 1, n, belief)
+            _kernels.rollout.next_node(
+                self._acting_at_home, node, s, a, outcome, layer + 1, n, belief
+            )
         )
 
     @cached_property
-    def _acting_at_home(self) -> _kernels.Acting:
+    def _acting_at_home(self) -> _kernels.rollout.Acting:
         return self.acting(self.model)
 
     def context_filter(self, model: LatentMDP) -> ContextFilter:
@@ -660,7 +661,7 @@ class PolicyGraph(Fielded, Policy):
         source, target, _ = node_moves(model.outcomes, model.n_states, *where, self.links())
         return reaching(self.n_nodes, target, source, begins)
 
-    def acting(self, world: Sized) -> _kernels.Acting:
+    def acting(self, world: Sized) -> _kernels.rollout.Acting:
         """See `Policy.acting`."""
         if self.model.duration.is_over(1):
             world.duration.require_covered(1)
@@ -718,7 +719,7 @@ class MixturePolicy(PolicyGraph):
 
 def node_moves(
     table: Outcomes, n_states: int, rows: Integers, groups: Integers, layers: Integers,
-    offsets: Integers, links: _kernels.Links,
+    offsets: Integers, links: _kernels.rollout.Links,
 ) -> tuple[Integers, Integers, Integers]:  # fmt: skip
     """What may follow the nodes of a graph, in their order, where the episode goes on.
 
@@ -821,12 +822,12 @@ class PolicyInterpreter(Interpreter):
         _, memory = self.starts(state)[0]
         if not self.acting.follows:
             return memory
-        node = _kernels.first_node(self.acting, self._key, np.uint64(episode), state)
+        node = _kernels.rollout.first_node(self.acting, self._key, np.uint64(episode), state)
         return memory._replace(node=int(node))
 
     def vector(self, t: int, state: int, memory: Memory) -> int:
         """The alpha vector in force, by its number; -1 where there is none."""
-        return int(_kernels.followed(self.acting, t, state, memory.belief, memory.node))
+        return int(_kernels.rollout.followed(self.acting, t, state, memory.belief, memory.node))
 
     def act(self, t: int, state: int, memory: Memory) -> Floats:
         """See `Interpreter.act`."""
@@ -837,14 +838,14 @@ class PolicyInterpreter(Interpreter):
     def draw(self, t: int, state: int, memory: Memory, uniform: float) -> int:
         """See `Interpreter.draw`."""
         now = (t, state, memory.belief, memory.node, uniform)
-        return int(_kernels.choose(self.acting, *now))
+        return int(_kernels.rollout.choose(self.acting, *now))
 
     def observe(self, memory: Memory, s: int, a: int, next_state: int, z: int) -> Memory:
         """See `Interpreter.observe`."""
         beliefs, nodes, t = memory.belief[None].copy(), np.array([memory.node]), memory.t + 1
         before, actions, states = np.array([[s], [a], [next_state]], np.int32)
         step = (np.ones(1, np.bool_), before, actions, states, np.array([z]))
-        _kernels.observe_next(self.acting, t, beliefs, nodes, *step)
+        _kernels.rollout.observe_next(self.acting, t, beliefs, nodes, *step)
         return Memory(beliefs[0], int(nodes[0]), t)
 
 
@@ -869,10 +870,10 @@ def action_table(policy: Policy | HistoryPolicy, world: Sized) -> Floats | None:
     return None
 
 
-def _stochastic_acting(probabilities: Floats) -> _kernels.Acting:
+def _stochastic_acting(probabilities: Floats) -> _kernels.rollout.Acting:
     """A table pi_t(a | s), shape (H or 1, S, A)."""
-    threshold, alias = _kernels.alias_tables(probabilities)
-    return _kernels.Acting(
+    threshold, alias = _kernels.alias.alias_tables(probabilities)
+    return _kernels.rollout.Acting(
         len(probabilities), stochastic=True, action_threshold=threshold, action_alias=alias
     )
 

@@ -32,21 +32,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentmdp import _kernels
-from latentmdp._util import (
-    Factual,
-    Fielded,
-    Flags,
-    Floats,
-    Indices,
-    Integers,
-    RNGLike,
-    arrays,
-    drawn,
-    element_name,
-    names,
-    philox_key,
-    saver,
-)
+from latentmdp._util import arrays, names
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
+from latentmdp._util.fields import Fielded
+from latentmdp._util.random import RNGLike, drawn, philox_key
+from latentmdp._util.registration import saver
+from latentmdp._util.results import Factual
+from latentmdp._util.spaces import element_name
 from latentmdp.errors import LatentMDPError
 from latentmdp.logs import History
 from latentmdp.model import LatentMDP
@@ -165,7 +157,9 @@ class BatchSession:
             if self._acting is None:
                 self._histories = [History((s,), (), ()) for s in arrived.tolist()]
             else:
-                _kernels.observe_first(self._acting, self._key, self._beliefs, self._nodes, arrived)
+                _kernels.rollout.observe_first(
+                    self._acting, self._key, self._beliefs, self._nodes, arrived
+                )
         else:
             self._require_time_left()
             previous = self._taken(actions, running)
@@ -176,7 +170,7 @@ class BatchSession:
             else:
                 memory = (self.t + 1, self._beliefs, self._nodes)
                 step = (running, self._states, previous, arrived, indices)
-                _kernels.observe_next(self._acting, *memory, *step)
+                _kernels.rollout.observe_next(self._acting, *memory, *step)
             self._actions = None
             self.t += 1
             arrived = np.where(running, arrived, self._states)
@@ -199,11 +193,11 @@ class BatchSession:
             if self._acting is None:  # a stochastic function draws from each one's own stream
                 for i in np.flatnonzero(running).tolist():
                     actions[i] = drawn(
-                        self._ask(i), _kernels.decision_uniform(self._key, i, self.t)
+                        self._ask(i), _kernels.rollout.decision_uniform(self._key, i, self.t)
                     )
             else:
                 where = (self._acting, self.t, self._key, running)
-                _kernels.decide(*where, self._beliefs, self._nodes, states, actions)
+                _kernels.rollout.decide(*where, self._beliefs, self._nodes, states, actions)
             self._actions = arrays.frozen(actions)
         return self._actions
 

@@ -16,17 +16,11 @@ from typing import Any
 import numpy as np
 
 from latentmdp import _kernels
-from latentmdp._util import (
-    Floats,
-    Indices,
-    Integers,
-    RNGLike,
-    arrays,
-    atomic_write,
-    philox_key,
-    require_memory,
-    require_writable,
-)
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util.memory import require_memory
+from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util.storage import atomic_write, require_writable
 from latentmdp.engines import Engine, Threads, as_engine, blocks
 from latentmdp.logs import BATCH_STEPS, Episode, Trajectories
 from latentmdp.model import LatentMDP, require_model
@@ -47,7 +41,6 @@ __all__ = ["PolicyAgent", "block_sums", "gathered", "play", "simulate"]
 
 _BLOCK_STEPS = 1 << 16
 """Steps that one thread plays at a time: enough to outweigh the cost of handing them out."""
-_OUTCOME = ("starts", "next_state", "reward")
 
 
 def simulate(
@@ -220,33 +213,27 @@ def gathered(played: Sequence[Episode], space: Space) -> Trajectories:
     """Episodes as logs, with their contexts if all are known, and amounts if they are measured."""
     paid = [np.zeros(0), *(one.amounts for one in played if isinstance(one, PaidEpisode))]
     contexts = [episode.context for episode in played if episode.context is not None]
-    return Trajectories.from_lists(
-        [episode.states.tolist() for episode in played],
-        [episode.actions.tolist() for episode in played],
-        [episode.rewards.tolist() for episode in played],
-        contexts if len(contexts) == len(played) else None,
-        n_states=space.n_states,
-        n_actions=space.n_actions,
-        reward_values=space.reward_array,
-        reward_edges=space.reward_edges,
-        amounts=np.concatenate(paid) if space.measured else None,
+    states, actions, rewards = (
+        [getattr(episode, name).tolist() for episode in played]
+        for name in ("states", "actions", "rewards")
     )
+    sizes: Any = {"n_states": space.n_states, "n_actions": space.n_actions}
+    sizes |= {"reward_values": space.reward_array, "reward_edges": space.reward_edges}
+    known = contexts if len(contexts) == len(played) else None
+    amounts = np.concatenate(paid) if space.measured else None
+    return Trajectories.from_lists(states, actions, rewards, known, amounts=amounts, **sizes)
 
 
 def block_sums(
-    model: LatentMDP,
-    policy: Policy | HistoryPolicy,
-    counts: Integers,
-    key: int,
-    engine: Engine,
+    model: LatentMDP, policy: Policy | HistoryPolicy, counts: Integers, key: int, engine: Engine
 ) -> tuple[Floats, Floats, Integers, Integers]:
     """Play counts[m] episodes in each context m, and add up their returns block by block.
 
     Hidden rewards count. Episodes are those of `simulate`, number 0 on, their contexts given: first
     all of context 0, then those of context 1, and so on. Nothing else of them is kept.
     """
-    runs = _kernels.ContextRuns.of(counts)
-    total, steps = int(runs.blocks[-1]), _kernels.SUMMED * Space.of(model).longest_episode
+    runs = _kernels.rollout.ContextRuns.of(counts)
+    total, steps = int(runs.blocks[-1]), _kernels.rollout.SUMMED * Space.of(model).longest_episode
     if isinstance(engine, Threads):
         sums = _sums_of((0, total), model, policy, runs, key, engine)
     else:
@@ -260,7 +247,7 @@ def _sums_of(
     span: tuple[int, int],
     model: LatentMDP,
     policy: Policy | HistoryPolicy,
-    runs: _kernels.ContextRuns,
+    runs: _kernels.rollout.ContextRuns,
     key: int,
     engine: Threads,
 ) -> Floats:
@@ -272,9 +259,9 @@ def _sums_of(
         agent = PolicyAgent(policy, space, key)
         engine.run(_stepped_sums, end - begin, end - begin, world, agent, key, own, sums)
         return sums
-    tables = (*_playing(policy, world, space), np.uint64(key), 0, space.longest_episode)
-    size = max(1, _BLOCK_STEPS // (_kernels.SUMMED * space.longest_episode))
-    engine.run(_kernels.sum_returns, end - begin, size, *tables, _earning(model), own, sums)
+    playing = _playing(policy, world, space, key)
+    size = max(1, _BLOCK_STEPS // (_kernels.rollout.SUMMED * space.longest_episode))
+    engine.run(_kernels.rollout.sum_returns, end - begin, size, playing, _earning(model), own, sums)
     return sums
 
 
@@ -284,7 +271,7 @@ def _stepped_sums(
     world: ModelWorld,
     agent: PolicyAgent,
     key: int,
-    runs: _kernels.ContextRuns,
+    runs: _kernels.rollout.ContextRuns,
     sums: Floats,
 ) -> None:
     """`sum_returns` for a function of the history, step by step."""
@@ -301,7 +288,7 @@ def _stepped_sums(
             earned = earned + model.bonus_vectors.of(rows)[:, m]
         returns[i] = earned @ model.discount ** np.arange(actions.size)
         returns[i] += 0.0 if model.initial_bonus is None else model.initial_bonus[m]
-    sums[start:stop] = _kernels.sum_blocks(returns, sizes)
+    sums[start:stop] = _kernels.rollout.sum_blocks(returns, sizes)
 
 
 def _rolled_out(
@@ -317,55 +304,46 @@ def _rolled_out(
     require_memory(
         12.0 * episodes * H if not ragged else 0.0, f"{episodes:,} episodes of {H} steps"
     )
-    tables, earning = _playing(policy, world, space), _earning(world.model)
+    playing, earning = _playing(policy, world, space, key), _earning(world.model)
     lengths, contexts = np.empty(episodes, np.int64), np.full(episodes, -1, np.int32)
     size, parts = max(1, _BLOCK_STEPS // H), []
     # Where episodes may end early, few are played at a time: most of their rows may stay empty.
     for start, stop in blocks(episodes, max(1, BATCH_STEPS // H) if ragged else episodes):
         logs = [np.empty((stop - start, width), np.int32) for width in (H + 1, H, H)]
-        where = (np.uint64(key), first_episode + start, H)
+        playing = playing._replace(first_episode=first_episode + start)
         noted = (contexts[start:stop], lengths[start:stop], *logs, earning, np.empty(0))
-        engine.run(_kernels.play_episodes, stop - start, size, *tables, *where, *noted)
+        engine.run(_kernels.rollout.play_episodes, stop - start, size, playing, *noted)
         if ragged:
             last = lengths[start:stop, None]
             ends = (last + 1, last, last)
             logs = [log[np.arange(log.shape[1]) < end] for log, end in zip(logs, ends)]
         parts.append([log.ravel() for log in logs])
-    states, actions, rewards = (
-        part[0] if len(part) == 1 else np.concatenate(part) for part in zip(*parts)
-    )
-    return Trajectories._trusted(
-        world.space.n_states,
-        world.space.n_actions,
-        states=states,
-        actions=actions,
-        rewards=rewards,
-        offsets=np.concatenate([[0], np.cumsum(lengths)]),
-        contexts=contexts,
-        reward_values=world.space.reward_array,
-    )
+    columns = (part[0] if len(part) == 1 else np.concatenate(part) for part in zip(*parts))
+    played: Any = dict(zip(("states", "actions", "rewards"), columns), contexts=contexts)
+    played |= {"offsets": np.concatenate([[0], np.cumsum(lengths)])}
+    own, paid = world.space, world.space.reward_array
+    return Trajectories._trusted(own.n_states, own.n_actions, reward_values=paid, **played)
 
 
-def _earning(model: LatentMDP) -> _kernels.Earning:
+def _earning(model: LatentMDP) -> _kernels.rollout.Earning:
     """What an episode of a model earns, as kernels read it."""
     first = np.zeros(model.n_contexts) if model.initial_bonus is None else model.initial_bonus
     hidden = model.bonus_vectors or ContextVectors(np.zeros((1, 1)), np.zeros(1, np.int64))
     values, first, bonus, rows = map(
         arrays.read_only, (model.reward_values, first, np.ascontiguousarray(hidden[0]), hidden[1])
     )
-    return _kernels.Earning(model.discount, values, first, model.has_bonus, bonus, rows)
+    return _kernels.rollout.Earning(model.discount, values, first, model.has_bonus, bonus, rows)
 
 
-def _playing(
-    policy: Policy, world: ModelWorld, space: Space
-) -> tuple[_kernels.Chances, _kernels.Acting, Indices, Integers]:
-    """The world and the policy as arrays, and the rows and places of `_aligned`."""
+def _playing(policy: Policy, world: ModelWorld, space: Space, key: int) -> _kernels.rollout.Playing:
+    """The world and the policy as arrays, for episodes from number 0 on."""
     sized = world.model if space is world.space else space  # a model has names for messages
     acting = policy.acting(sized)
-    return world.chances, acting, *_aligned(acting, world)
+    tables = (world.chances, acting, *_aligned(acting, world))
+    return _kernels.rollout.Playing(*tables, np.uint64(key), 0, space.longest_episode)
 
 
-def _aligned(acting: _kernels.Acting, world: ModelWorld) -> tuple[Indices, Integers]:
+def _aligned(acting: _kernels.rollout.Acting, world: ModelWorld) -> tuple[Indices, Integers]:
     """Rows of the likelihoods of a policy's filter for a world's outcomes, and their places in it.
 
     Places are needed by a policy graph only; -1 stands for an outcome that the filter lacks.
@@ -375,8 +353,7 @@ def _aligned(acting: _kernels.Acting, world: ModelWorld) -> tuple[Indices, Integ
         return own.pattern, np.zeros(1, np.int64)
     table = world.model.outcomes
     listed = Outcomes(own.starts, own.next_state, own.reward, own.likelihood, own.pattern)
-    same = (np.array_equal(getattr(table, name), getattr(listed, name)) for name in _OUTCOME)
-    if all(same):
+    if table.lists_like(listed):
         return own.pattern, np.arange(table.size if acting.follows else 1)
     S, _, Z = own.sizes
     places = listed.find(table.keys(S, Z), S, Z)
@@ -408,7 +385,10 @@ class PolicyAgent:
 
     def act(self, t: int) -> int:
         """The policy's action; a stochastic one draws it."""
-        return self._interpreter.draw(t, self._state, self._memory, self._uniform(t))
+        drawn = _kernels.philox.uniform_pair(
+            self._key, np.uint64(0), self._episode, np.uint64(t + 1)
+        )
+        return self._interpreter.draw(t, self._state, self._memory, float(drawn[0]))
 
     def observe(self, action: int, transition: Transition) -> None:
         """See what followed."""
@@ -418,10 +398,5 @@ class PolicyAgent:
 
     def belief(self) -> Floats:
         """The belief of the policy's filter, (M,)."""
-        belief: Floats = self._memory.belief[_kernels.AWAKE].copy()
+        belief: Floats = self._memory.belief[_kernels.belief.AWAKE].copy()
         return belief
-
-    def _uniform(self, t: int) -> float:
-        return float(
-            _kernels.uniform_pair(self._key, np.uint64(0), self._episode, np.uint64(t + 1))[0]
-        )

@@ -37,25 +37,19 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import (
-    Duration,
-    Fielded,
-    FiniteSpace,
-    Flags,
-    Floats,
-    Integers,
-    arrays,
-    names,
-    require_memory,
-    validation,
-)
+from latentmdp._util import arrays, names, validation
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.duration import Duration
+from latentmdp._util.fields import Fielded
+from latentmdp._util.memory import require_memory
+from latentmdp._util.spaces import FiniteSpace
 from latentmdp.errors import LatentMDPError, WorldError
 from latentmdp.logs import END, Episode
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes, numbered, row_sums
 
 if TYPE_CHECKING:
-    from latentmdp._kernels import Chances
+    from latentmdp._kernels.rollout import Chances
 
 __all__ = [
     "Agent",
@@ -314,7 +308,7 @@ class ModelWorld(World):
 
     def begin(self, key: int, episode: int) -> int:
         """See `World`."""
-        from latentmdp._kernels import begin_episode
+        from latentmdp._kernels.rollout import begin_episode
 
         self._key, self._episode, self._t = np.uint64(key), np.uint64(episode), 0
         context = -1 if self.given_context is None else self.given_context
@@ -323,7 +317,7 @@ class ModelWorld(World):
 
     def step(self, action: int) -> Transition:
         """See `World`."""
-        from latentmdp._kernels import world_step
+        from latentmdp._kernels.rollout import world_step
 
         if not self.model.allowed[self._state, action]:
             raise ValueError(names.forbidden(self._state, action, self.model))
@@ -348,7 +342,8 @@ def chances_of(model: LatentMDP) -> Chances:
     They depend on the model's outcomes only, so a model draws the same episodes whether it was
     given as arrays or as a table.
     """
-    from latentmdp._kernels import Chances, alias_tables, ragged_alias_tables
+    from latentmdp._kernels.alias import alias_tables, ragged_alias_tables
+    from latentmdp._kernels.rollout import Chances
 
     M, S, A, Z = model.dimensions
     table = model.outcomes

@@ -9,7 +9,7 @@ import pytest
 from toy_sweep import settings, squares
 
 from latentmdp import experiments
-from latentmdp._util import CheckpointError
+from latentmdp._util.checkpoint import CheckpointError
 from latentmdp.experiments import reproduce, run_sweep
 from latentmdp.experiments.fig1a import sweep as sweep_1a
 from latentmdp.experiments.fig1b import sweep as sweep_1b

@@ -64,12 +64,12 @@ def test_monte_carlo_is_mean_and_spread_of_single_returns(name: str) -> None:
     policy = POLICIES[name](model)
     value = lm.evaluate(model, policy, 2_000, rng=5, method="monte-carlo")
     world, counts, before = ModelWorld(model), [200, 500, 1_300], 0
-    tables, key = simulation._playing(policy, world, world.space), np.uint64(philox_key(5))
+    playing = simulation._playing(policy, world, world.space, philox_key(5))
     for m, n in enumerate(counts):
         noted = [np.full(n, m, np.int32), np.empty(n, np.int64)]
         logs, returns = [np.empty((0, 0), np.int32)] * 3, np.empty(n)
-        where = (key, before, model.horizon, *noted, *logs, simulation._earning(model), returns)
-        play_episodes(0, n, *tables, *where)
+        here = playing._replace(first_episode=before)
+        play_episodes(0, n, here, *noted, *logs, simulation._earning(model), returns)
         assert value.by_context[m] == pytest.approx(returns.mean(), rel=1e-14)
         assert value.stderr_by_context[m] == pytest.approx(
             returns.std(ddof=1) / np.sqrt(n), rel=1e-13

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import linprog
 
 import latentmdp as lm
-from latentmdp._util import end_components
+from latentmdp._util.cycles import end_components
 from latentmdp.errors import ModelError
 from latentmdp.planning.goals import quotient
 from latentmdp.planning.limits import PlanningClock

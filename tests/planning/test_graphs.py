@@ -6,7 +6,7 @@ from models import random_model
 
 import latentmdp as lm
 from latentmdp import testing
-from latentmdp._kernels import Links
+from latentmdp._kernels.rollout import Links
 from latentmdp._util.random import philox_key
 from latentmdp.planning.graphs import node_bounds
 from latentmdp.simulation import PolicyAgent

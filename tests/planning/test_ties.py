@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp._util import Duration
+from latentmdp._util.duration import Duration
 from latentmdp.planning import best_actions, q_values
 
 

@@ -6,7 +6,7 @@ import pytest
 from models import random_model
 
 import latentmdp as lm
-from latentmdp._util import write_figure
+from latentmdp._util.figures import write_figure
 
 
 @pytest.mark.parametrize(("suffix", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG")])

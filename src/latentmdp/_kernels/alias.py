@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from latentmdp._kernels import njit
 from latentmdp._kernels.rows import product
-from latentmdp._util import read_only
+from latentmdp._util.arrays import read_only
 
 
 @njit(cache=True, nogil=True, inline="always")

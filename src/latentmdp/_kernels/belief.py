@@ -19,13 +19,17 @@ from numpy.typing import NDArray
 
 from latentmdp._kernels import njit
 from latentmdp._kernels.rows import product
-from latentmdp._util import read_only
+from latentmdp._util.arrays import read_only
 
 AWAKE, MANTISSA, LEVEL = 0, 1, 2
 
+# What a level of a sleeper stands for, in powers of two: its mantissa lies between 1 and 2^512.
 _LEVEL_BITS = 512
+# A context sleeps when it is less likely than the likeliest by so many powers of two: half of what
+# a double reaches, so that the product of one that is awake with a likelihood is still normal.
 _SLEEP_BITS = 500
 _FAINT = 2.0**-_SLEEP_BITS
+# The exponent of zero: below any that levels can add up to.
 _NEVER = -(2**62)
 
 

@@ -17,7 +17,11 @@ import numpy as np
 
 from latentmdp._kernels import njit
 
+# Shares that add up to less are scaled up; below the square of it, 1e-300, digits may be lost and
+# the episode is done again with logarithms.
 _TINY = 1e-150
+# Steps between two looks at that sum. More would send more episodes to the logarithms, fewer cost
+# a sum over the contexts each.
 _STRIDE = 16
 
 

@@ -29,9 +29,13 @@ from latentmdp._kernels.belief import (
 )
 from latentmdp._kernels.philox import uniform_pair
 from latentmdp._kernels.rows import product
-from latentmdp._util import read_only
+from latentmdp._util.arrays import Floats, read_only
 
+# Steps whose uniform numbers a lane draws at once: a loop that only draws runs in vector
+# registers, and the numbers of all lanes stay in the fastest cache.
 _BUFFER = 64
+# Episodes side by side: enough chains for the processor to overlap, few enough beliefs to stay in
+# the fastest cache.
 _LANES = 16
 SUMMED = 256
 """Neighbouring episodes of one context whose returns are added up at a time, a power of two; a
@@ -53,11 +57,11 @@ class Chances(NamedTuple):
     reward: NDArray[np.int32]  # (n,)
     tables: NDArray[np.int64]  # (S A,): where the alias tables of each row begin
     terminal: NDArray[np.bool_]  # (S,)
-    context_threshold: NDArray[np.float64]  # (1, M)
+    context_threshold: Floats  # (1, M)
     context_alias: NDArray[np.int32]
-    initial_threshold: NDArray[np.float64]  # (M or 1, S)
+    initial_threshold: Floats  # (M or 1, S)
     initial_alias: NDArray[np.int32]
-    outcome_threshold: NDArray[np.float64]  # (M, N)
+    outcome_threshold: Floats  # (M, N)
     outcome_alias: NDArray[np.int32]
 
 
@@ -89,29 +93,44 @@ class Acting(NamedTuple):
     stochastic: bool = False
     filters: bool = False
     follows: bool = False
-    action_threshold: NDArray[np.float64] = read_only(np.zeros((1, 1)))  # (layers S, A)
+    action_threshold: Floats = read_only(np.zeros((1, 1)))  # (layers S, A)
     action_alias: NDArray[np.int32] = read_only(np.zeros((1, 1), np.int32))
-    vectors: NDArray[np.float64] = read_only(np.zeros((1, 1)))  # (n, M)
+    vectors: Floats = read_only(np.zeros((1, 1)))  # (n, M)
     labels: NDArray[np.int32] = read_only(np.zeros(1, np.int32))  # (n,)
     offsets: NDArray[np.int64] = read_only(np.arange(2))  # (layers S + 1,)
     filter: Filter = Filter()
-    reached: NDArray[np.float64] = read_only(np.ones(1))  # (K,): cumulative, of the parts
-    first: NDArray[np.int64] = read_only(
-        np.zeros((1, 1), np.int64)
-    )  # (K, S): -1 in terminal states
+    reached: Floats = read_only(np.ones(1))  # (K,): cumulative, of the parts
+    # (K, S): -1 in terminal states
+    first: NDArray[np.int64] = read_only(np.zeros((1, 1), np.int64))
     node_starts: NDArray[np.int64] = read_only(np.arange(2))  # (n + 1,), see `Links` for these
     followers: NDArray[np.int32] = read_only(np.zeros(1, np.int32))
     stays: NDArray[np.bool_] = read_only(np.zeros(1, np.bool_))  # (n,)
+
+
+class Playing(NamedTuple):
+    """What is played: a world, a policy, and which of the episodes that chance may bring.
+
+    Row rows[k] of the likelihoods of the policy's filter is that for outcome k of the world, -1
+    where it has none; `places` are these outcomes in its table, -1 for none, if it `follows`.
+    """
+
+    chances: Chances
+    acting: Acting
+    rows: NDArray[np.int32]  # (n,)
+    places: NDArray[np.int64]  # (n,) if the policy follows
+    key: np.uint64
+    first_episode: int  # the number of the first one
+    horizon: int  # steps after which they are cut off
 
 
 class Earning(NamedTuple):
     """What an episode earns: discount, rewards, and hidden rewards where there are any."""
 
     discount: float
-    values: NDArray[np.float64]  # (Z,)
-    initial_bonus: NDArray[np.float64]  # (M,)
+    values: Floats  # (Z,)
+    initial_bonus: Floats  # (M,)
     hidden: bool
-    bonus: NDArray[np.float64]  # (Q, M) if hidden
+    bonus: Floats  # (Q, M) if hidden
     rows: NDArray[np.int64]  # (S A,): row of `bonus`
 
 
@@ -183,14 +202,6 @@ def next_node(acting, node, s, a, k, t, n, belief):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def draw_outcome(chances, uniform, m, s, a):
-    """The outcome that a uniform number selects."""
-    row, starts = s * chances.sizes[1] + a, chances.starts
-    tables = (chances.outcome_threshold, chances.outcome_alias)
-    return draw_of_row(uniform, tables[0], tables[1], m, row, starts, chances.tables)
-
-
-@njit(cache=True, nogil=True, inline="always")
 def draw_of_row(uniform, threshold, alias, m, row, starts, tables):
     """The outcome of a row that a uniform number selects, from fields of `Chances`."""
     begin, base = starts[row], tables[row]
@@ -219,7 +230,9 @@ def begin_by(chances, first, second, context):
 def world_step(chances, key, episode, t, m, s, a):
     """Next state and reward index at step t of an episode."""
     _, uniform = uniform_pair(key, WORLD_STREAM, episode, np.uint64(t + 1))
-    k = draw_outcome(chances, uniform, m, s, a)
+    row, starts = s * chances.sizes[1] + a, chances.starts
+    threshold, alias = chances.outcome_threshold, chances.outcome_alias
+    k = draw_of_row(uniform, threshold, alias, m, row, starts, chances.tables)
     return np.int64(chances.next_state[k]), np.int64(chances.reward[k])
 
 
@@ -241,32 +254,16 @@ def draw_uniforms(key, episode, start, count, first, second):
 
 @njit(cache=True, nogil=True)
 def play_episodes(
-    start,
-    stop,
-    chances,
-    acting,
-    rows,
-    places,
-    key,
-    first_episode,
-    horizon,
-    contexts,
-    lengths,
-    states,
-    actions,
-    rewards,
-    earning,
-    returns,
+    start, stop, playing, contexts, lengths, states, actions, rewards, earning, returns
 ):
     """Play the episodes of rows start..stop-1, and note there what is asked for.
 
     Row i is episode number first_episode + i, in the context contexts[i], or in one that is drawn
     and noted there if that is -1. Fills lengths (N,), states (N, H+1), actions (N, H) and rewards
     (N, H) unless they have no rows, and the returns (N,) by `earning` unless they have none: arrays
-    of one type in every case, so that one kernel is compiled. Row rows[k] of the likelihoods of the
-    policy's filter is that for outcome k of the world, -1 where it has none; `places` are these
-    outcomes in its table, -1 for none, if it `follows`.
+    of one type in every case, so that one kernel is compiled.
     """
+    chances, acting, rows, places, key, first_episode, horizon = playing
     stores, earns = states.shape[0] > 0, returns.shape[0] > 0
     S, A = chances.sizes[0], chances.sizes[1]
     # Fields are read once: a field that is read in the loop counts a reference there.
@@ -383,7 +380,7 @@ class ContextRuns(NamedTuple):
         return m, first, np.minimum(SUMMED, self.episodes[m + 1] - first)
 
 
-def sum_blocks(returns: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+def sum_blocks(returns: Floats, sizes: NDArray[np.int64]) -> Floats:
     """Sums (B, 2) of blocks of returns: of themselves, and of squared distances from their mean.
 
     Block b has the next sizes[b] of the returns. They are added in halves: i and i + 128 for
@@ -397,7 +394,7 @@ def sum_blocks(returns: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArra
     return np.stack([totals, _added(squares)], axis=1)
 
 
-def _added(room: NDArray[np.float64]) -> NDArray[np.float64]:
+def _added(room: Floats) -> Floats:
     while room.shape[1] > 1:
         half = room.shape[1] // 2
         room = room[:, :half] + room[:, half:]
@@ -405,32 +402,20 @@ def _added(room: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def sum_returns(
-    start: int,
-    stop: int,
-    chances: Chances,
-    acting: Acting,
-    rows: NDArray[np.int32],
-    places: NDArray[np.int64],
-    key: np.uint64,
-    first_episode: int,
-    horizon: int,
-    earning: Earning,
-    runs: ContextRuns,
-    sums: NDArray[np.float64],
+    start: int, stop: int, playing: Playing, earning: Earning, runs: ContextRuns, sums: Floats
 ) -> None:
     """Fill sums[b] (2,) with what `sum_blocks` makes of the returns of the blocks start..stop-1.
 
-    The episodes and their contexts are those of `runs`, with numbers from first_episode on; the
-    rest is as for `play_episodes`. Not compiled: the sums are next to nothing beside the episodes.
+    The episodes and their contexts are those of `runs`, with numbers from first_episode on. Not
+    compiled: the sums are next to nothing beside the episodes.
     """
     context, first, sizes = runs.spans(start, stop)
     contexts = np.repeat(context, sizes).astype(np.int32)
     lengths, returns = np.empty(contexts.size, np.int64), np.empty(contexts.size)
     nothing = np.empty((0, 0), np.int32)
-    play_episodes(
-        0, contexts.size, chances, acting, rows, places, key, first_episode + int(first[0]),
-        horizon, contexts, lengths, nothing, nothing, nothing, earning, returns,
-    )  # fmt: skip
+    playing = playing._replace(first_episode=playing.first_episode + int(first[0]))
+    noted = (contexts, lengths, nothing, nothing, nothing)
+    play_episodes(0, contexts.size, playing, *noted, earning, returns)
     sums[start:stop] = sum_blocks(returns, sizes)
 
 

@@ -37,12 +37,8 @@ def write_checkpoint(
     path: PathLike, settings: dict[str, Any], arrays: Arrays, seconds: float
 ) -> None:
     """Replace the checkpoint at `path`, all or nothing."""
-    header = {
-        **storage.file_header("checkpoint"),
-        "settings": settings,
-        "digest": _digest(settings, arrays),
-        "seconds": seconds,
-    }
+    said = {"settings": settings, "digest": _digest(settings, arrays), "seconds": seconds}
+    header = storage.file_header("checkpoint") | said
     with storage.atomic_write(path) as stream:
         storage.write_archive(stream, header, arrays, compressed=False)
 
@@ -98,11 +94,8 @@ def packed(prefix: str, fields: dict[str, Any]) -> Arrays:
 
 def unpacked(arrays: Arrays, prefix: str) -> dict[str, Any]:
     """The fields that `packed` made arrays of, empty if there are none."""
-    named = {
-        name.removeprefix(f"{prefix}_"): array
-        for name, array in arrays.items()
-        if name.startswith(f"{prefix}_")
-    }
+    start = f"{prefix}_"
+    named = {n.removeprefix(start): array for n, array in arrays.items() if n.startswith(start)}
     return {name: array if array.ndim else array.item() for name, array in named.items()}
 
 

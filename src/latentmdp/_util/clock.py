@@ -45,16 +45,13 @@ class _CompileClock(event.Listener):
             self._done += time.perf_counter() - self._since
 
 
+_CLOCK = _CompileClock()
+event.register("numba:compiler_lock", _CLOCK)  # type: ignore[no-untyped-call]
+
+
 def compile_seconds() -> float:
-    """Seconds spent compiling since the first call."""
-    return _clock().seconds
-
-
-@lru_cache(maxsize=1)
-def _clock() -> _CompileClock:
-    clock = _CompileClock()
-    event.register("numba:compiler_lock", clock)  # type: ignore[no-untyped-call]
-    return clock
+    """Seconds spent compiling since this module was imported."""
+    return _CLOCK.seconds
 
 
 class CompileAnnouncement(event.Listener):
@@ -68,7 +65,9 @@ class CompileAnnouncement(event.Listener):
         kernel = event.data["dispatcher"].py_func
         if self.silent or not kernel.__module__.startswith("latentmdp."):
             return
-        call = _public_call() or kernel.__name__
+        # A thread of an engine has only its own stack, so that of the main one comes first.
+        main = sys._current_frames().get(threading.main_thread().ident or 0)
+        call = _outermost(main) or _outermost(sys._getframe()) or kernel.__name__
         if call not in self._announced:
             self._announced.add(call)
             line = (
@@ -81,16 +80,8 @@ class CompileAnnouncement(event.Listener):
         pass
 
 
-def _public_call() -> str | None:
-    """The outermost function of the library that waits, but for commands and engines.
-
-    A thread of an engine has only its own stack, so that of the main thread is looked at first.
-    """
-    main = sys._current_frames().get(threading.main_thread().ident or 0)
-    return _outermost(main) or _outermost(sys._getframe())
-
-
 def _outermost(frame: FrameType | None) -> str | None:
+    """The outermost function of the library that waits, but for commands and engines."""
     outermost = None
     while frame is not None:
         module = frame.f_globals.get("__name__", "")

@@ -288,11 +288,7 @@ def check_text(text: str, reason: str) -> None:
 
 
 def write_archive(
-    stream: BinaryIO,
-    header: Mapping[str, Any],
-    arrays: Mapping[str, NDArray[Any]],
-    *,
-    compressed: bool = True,
+    stream: BinaryIO, header: Mapping[str, Any], arrays: Arrays, *, compressed: bool = True
 ) -> None:
     """Write arrays and a JSON header; equal contents give equal bytes.
 
@@ -389,14 +385,8 @@ def write_table(stream: BinaryIO, table: Any) -> None:
     import pyarrow.parquet as pq
 
     small = 8 * table.num_rows * table.num_columns < ALWAYS
-    pq.write_table(
-        table,
-        stream,
-        compression="zstd" if small else "none",
-        use_dictionary=small,
-        write_page_checksum=True,
-        row_group_size=1 << 18,
-    )
+    packing = {"compression": "zstd" if small else "none", "use_dictionary": small}
+    pq.write_table(table, stream, write_page_checksum=True, row_group_size=1 << 18, **packing)
 
 
 # ------------------------------------------------------------------------- JSON and plain values

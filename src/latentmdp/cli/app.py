@@ -62,8 +62,7 @@ def _print_version(asked_for: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show it."),
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show it.")
     ] = False,
 ) -> None:
     """Plan, learn and act when one of several hidden MDPs is in force."""

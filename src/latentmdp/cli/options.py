@@ -182,7 +182,8 @@ def command(*, config: bool = False) -> Callable[[Callable[..., None]], Callable
 
 def _checked_outputs(values: Mapping[str, Any], outputs: Mapping[str, Any]) -> list[Path]:
     """The files that a command will write; raises if one cannot be, or is one that it reads."""
-    from latentmdp._util import listed, require_writable
+    from latentmdp._util.storage import require_writable
+    from latentmdp._util.words import listed
 
     paths = {name: values[name] for name in outputs if values[name] is not None}
     inputs = [value for name, value in values.items() if name not in outputs]
@@ -451,7 +452,7 @@ def load_model(path: Path, **arguments: Any) -> lm.LatentMDP:
 def draw(path: Path | None, result: Any, drawing: Callable[..., Any] | None = None) -> None:
     """Write the picture of a result, or what else draws it, where the user asked for it."""
     if path is not None:
-        from latentmdp._util import write_figure
+        from latentmdp._util.figures import write_figure
 
         write_figure((drawing or lm.plot.picture)(result), path)
 

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import typer
 
-from latentmdp._util import Move, progress_bar
+from latentmdp._util.progress import Move, progress_bar
 from latentmdp.errors import LatentMDPError
 
 
@@ -33,7 +33,7 @@ class Screen:
         What the user gave, `inputs`, and what tables show, goes to machines only. Warnings stand
         below the table, each on a line of its own.
         """
-        from latentmdp._util import labelled, plain
+        from latentmdp._util.results import labelled, plain
 
         facts = dict(result.facts() if hasattr(result, "facts") else result or {})
         if self.as_json:
@@ -94,17 +94,11 @@ class Screen:
             from rich.markup import escape
             from rich.table import Table
 
-            from latentmdp._util import cell
+            from latentmdp._util.results import cell
 
             # Without frames, so that wide tables have room for their numbers.
-            table = Table(
-                title=title,
-                title_justify="left",
-                show_header=show_header,
-                box=box.SIMPLE_HEAD,
-                pad_edge=False,
-                collapse_padding=True,
-            )
+            look: Any = {"title_justify": "left", "pad_edge": False, "collapse_padding": True}
+            table = Table(title=title, show_header=show_header, box=box.SIMPLE_HEAD, **look)
             for i, name in enumerate(header):
                 side: Any = "left" if i == 0 or name in words else "right"
                 whole = show_header and i == 0
@@ -120,7 +114,7 @@ class Screen:
     @contextmanager
     def compilation_told(self) -> Iterator[None]:
         """Let the library say when it compiles, unless this screen is silent."""
-        from latentmdp._util import compile_announcement
+        from latentmdp._util.clock import compile_announcement
 
         announcement = compile_announcement()
         before, announcement.silent = announcement.silent, not self.talks
@@ -159,11 +153,6 @@ def _flush() -> None:
         ctypes.CDLL(None).fflush(None)
 
 
-def _show_warning(message: Warning | str, *where: Any, **more: Any) -> None:
-    """A warning for people: what it says, not where in the code."""
-    typer.secho(f"warning: {message}", err=True)
-
-
 @contextmanager
 def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
     """Run a command's body; no error shows a traceback unless `debug` asks for it.
@@ -174,7 +163,10 @@ def session(as_json: bool, quiet: bool, debug: bool) -> Iterator[Screen]:
     try:
         screen = Screen(as_json, quiet)
         with screen.results_only(), screen.compilation_told(), warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            # For people: what it says, not where in the code.
+            warnings.showwarning = lambda text, *_, **more: typer.secho(
+                f"warning: {text}", err=True
+            )
             yield screen
     except KeyboardInterrupt:
         path = None if screen is None else screen.checkpoint

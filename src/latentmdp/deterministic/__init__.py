@@ -7,6 +7,6 @@ if TYPE_CHECKING:
     from latentmdp.deterministic.graph import Edge, Graph, GraphPolicy, Node
     from latentmdp.deterministic.search import ExplorationError
 else:
-    from latentmdp._util import lazy_names
+    from latentmdp._util.lazy import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

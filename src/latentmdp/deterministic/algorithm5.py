@@ -177,15 +177,10 @@ class Explorer:
         if self.random_start:
             weights = {n: float(self.starts[s]) for s, n in search.roots.items()}
         total = sum(weights.values())
-        return Graph(
-            nodes=tuple(Node(search.sets[x.c], x.state, x.level) for x in search.nodes),
-            edges=tuple(edges),
-            starts={n: weight / total for n, weight in weights.items()},
-            reward_values=self.world.space.reward_values,
-            n_actions=self.world.space.n_actions,
-            horizon=self.horizon,
-            discount=self.world.space.discount,
-        )
+        nodes = tuple(Node(search.sets[x.c], x.state, x.level) for x in search.nodes)
+        starts, space = {n: weight / total for n, weight in weights.items()}, self.world.space
+        sizes = (space.reward_values, space.n_actions, self.horizon, space.discount)
+        return Graph(nodes, tuple(edges), starts, *sizes)
 
 
 class _Walk:
@@ -318,12 +313,8 @@ def require_deterministic(model: LatentMDP) -> None:
     k, m = arrays.first_index(random)
     row = int(np.searchsorted(table.starts, k, side="right")) - 1
     s, a = divmod(row, model.n_actions)
-    here = range(table.starts[row], table.starts[row + 1])
-    shares = {
-        (int(table.next_state[i]), int(table.reward[i])): float(probs[i, m])
-        for i in here
-        if probs[i, m] > 0.0
-    }
+    here = [i for i in range(*table.starts[row : row + 2]) if probs[i, m] > 0.0]
+    shares = {(int(table.next_state[i]), int(table.reward[i])): float(probs[i, m]) for i in here}
     listed = ", ".join(f"{outcome} with probability {p:.3g}" for outcome, p in shares.items())
     raise ExplorationError(
         f"the model is not deterministic: in context {m}, state {s}, action {a} has outcomes "

@@ -16,14 +16,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import (
-    Fielded,
-    float_field,
-    frozen,
-    integer_field,
-    positive_integer,
-    validation,
-)
+from latentmdp._util import validation
+from latentmdp._util.arrays import frozen, positive_integer
+from latentmdp._util.fields import Fielded, float_field, integer_field
 from latentmdp.policies import History
 
 
@@ -90,12 +85,11 @@ class Graph(Fielded):
         """Nodes and edges as arrays; what is known of a node is a row of `observations` each."""
         observed = [sorted(map(_as_row, node.observations)) for node in self.nodes]
         edges = list(zip(*self.edges)) or [()] * len(Edge._fields)
+        rows = np.array([row for rows in observed for row in rows], np.int64).reshape(-1, 4)
         return {
             "node_states": np.array([node.state for node in self.nodes], np.int64),
             "node_levels": np.array([node.level for node in self.nodes], np.int64),
-            "observations": np.array([row for rows in observed for row in rows], np.int64).reshape(
-                -1, 4
-            ),
+            "observations": rows,
             "observation_offsets": np.array([0, *accumulate(map(len, observed))], np.int64),
             "edges": np.array(edges[:5], np.int64).T,
             "edge_shares": np.array(edges[5:8], np.float64).T,
@@ -132,16 +126,12 @@ class Graph(Fielded):
         chances = float_field(fields, "start_probabilities", first.size)
         if np.unique(first).size < first.size:
             raise ValueError("start_nodes must be distinct")
-        observed = [rows[a:b].tolist() for a, b in pairwise(offsets)]
+        observed = (rows[a:b].tolist() for a, b in pairwise(offsets))
+        sets = (frozenset(map(_as_observation, of_node)) for of_node in observed)
+        columns = (*ends.T.tolist(), *shares.T.tolist(), visits.tolist())
         return cls(
-            nodes=tuple(
-                Node(frozenset(map(_as_observation, row)), s, level)
-                for row, s, level in zip(observed, states.tolist(), levels.tolist())
-            ),
-            edges=tuple(
-                Edge._make((*end, *share, n))
-                for end, share, n in zip(ends.tolist(), shares.tolist(), visits.tolist())
-            ),
+            nodes=tuple(map(Node, sets, states.tolist(), levels.tolist())),
+            edges=tuple(map(Edge, *columns)),
             starts=dict(zip(first.tolist(), chances.tolist())),
             reward_values=tuple(values.tolist()),
             n_actions=n_actions,

@@ -224,11 +224,8 @@ class Search:
             if level < self.nodes[n].level:
                 self.nodes[n].level = level
                 self.settle([n])
-                waiting += [
-                    (child, level + 1)
-                    for action in self.nodes[n].children
-                    for child in action.values()
-                ]
+                for action in self.nodes[n].children:
+                    waiting += [(child, level + 1) for child in action.values()]
 
     def expanded(self, node: SearchNode, a: int) -> bool:
         """Whether the nodes behind an action are settled.
@@ -315,17 +312,13 @@ class Search:
             return []
         return [a for a in self.allowed[node.state] if not self.finished(node, a)]
 
-    def _is_target(self, node: SearchNode) -> bool:
-        if self.undecided is not None:
-            return node.c in self.undecided
-        return bool(self.unfinished(node))
-
     def _relax(self, waiting: list[int]) -> None:
         """Restore distance = steps to the nearest target, beginning with these nodes."""
         while waiting:
             n = waiting.pop()
             node = self.nodes[n]
-            distance = 0 if self._is_target(node) else 1 + self._nearest(node)[0]
+            target = self.unfinished(node) if self.undecided is None else node.c in self.undecided
+            distance = 0 if target else 1 + self._nearest(node)[0]
             distance = distance if distance <= self.horizon else FAR
             if distance != node.distance:
                 node.distance = distance

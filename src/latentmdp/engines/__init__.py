@@ -12,6 +12,6 @@ if TYPE_CHECKING:  # for other parts of the library
     from latentmdp.engines.base import as_engine, total, tree_sum, tree_total
     from latentmdp.engines.threads import blocks, one_thread, run_blocks, thread_count
 else:
-    from latentmdp._util import lazy_names
+    from latentmdp._util.lazy import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -19,7 +19,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from latentmdp._util import Floats, require_choice
+from latentmdp._util.arrays import Floats
+from latentmdp._util.validation import require_choice
 
 F = TypeVar("F")
 T = TypeVar("T")

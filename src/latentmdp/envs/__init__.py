@@ -13,6 +13,6 @@ if TYPE_CHECKING:
     from latentmdp.envs.tabular import tabular_model
     from latentmdp.worlds import adapt
 else:
-    from latentmdp._util import lazy_names
+    from latentmdp._util.lazy import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

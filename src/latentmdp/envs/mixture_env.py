@@ -8,7 +8,8 @@ from typing import Any
 import gymnasium
 from numpy.typing import ArrayLike
 
-from latentmdp._util import FiniteSpace, arrays, validation
+from latentmdp._util import arrays, validation
+from latentmdp._util.spaces import FiniteSpace
 
 
 class MixtureEnv(gymnasium.Env[Any, Any]):

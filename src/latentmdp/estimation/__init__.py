@@ -20,6 +20,6 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:  # for other parts of the library
     from latentmdp.estimation.n_contexts import FEW_CONTEXTS, ContextSearch
 else:
-    from latentmdp._util import lazy_names
+    from latentmdp._util.lazy import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

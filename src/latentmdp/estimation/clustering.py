@@ -32,7 +32,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from latentmdp._util import Flags, Floats, Integers, RNGLike, arrays, as_generator
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.em import EM
 from latentmdp.estimation.starts import leading_eigenvectors

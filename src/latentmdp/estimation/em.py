@@ -38,7 +38,10 @@ from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import Floats, Integers, RNGLike, arrays, as_generator, plain, validation
+from latentmdp._util import arrays, validation
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.results import plain
 from latentmdp.engines import Engine, as_engine
 from latentmdp.errors import TrajectoryError
 from latentmdp.estimation.episodes import Episodes, ExpectedCounts, checked_logs

@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import Floats, Indices, Integers, normalised
+from latentmdp._util.arrays import Floats, Indices, Integers, normalised
 from latentmdp.engines import Engine, Threads, total, tree_sum
 from latentmdp.errors import DeviceError, TrajectoryError
 from latentmdp.logs import (
@@ -481,7 +481,7 @@ class Episodes:
         DeviceError
             They do not fit there.
         """
-        from latentmdp._kernels import kernels
+        from latentmdp._kernels.mixture import kernels
 
         version = engine.version_of(kernels)
         if version is None:
@@ -565,7 +565,7 @@ def _chunk_counts(chunk: Chunk, P: Floats, W: Floats, size: int) -> _Sums:
 
 def _block_counts(job: _Job, P: Floats, W: Floats) -> _Sums:
     """The sums over some episodes of a group, by the compiled loops."""
-    from latentmdp._kernels import kernels
+    from latentmdp._kernels.mixture import kernels
 
     group, (start, stop) = job
     episodes, prefixes = kernels(P.shape[1])

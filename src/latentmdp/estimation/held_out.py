@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Floats
+from latentmdp._util.arrays import Floats
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.estimation.likelihood import MixtureLikelihood, Parameters, Part, PseudoCounts
 

@@ -17,7 +17,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
-from latentmdp._util import RNGLike, arrays, as_generator, require_choice
+from latentmdp._util import arrays
+from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.validation import require_choice
 from latentmdp.engines import Engine, as_engine
 from latentmdp.errors import DeviceError
 from latentmdp.estimation.em import EM, decided_em

@@ -39,7 +39,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Floats, Integers, arrays, few_entries, normalised
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers, normalised
+from latentmdp._util.memory import few_entries
 from latentmdp.engines import Engine
 from latentmdp.estimation.episodes import Episodes
 from latentmdp.logs import Logs, WeightModel

@@ -21,7 +21,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.special import entr
 
-from latentmdp._util import Floats, RNGLike, arrays, as_generator, plural
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
+from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.words import plural
 from latentmdp.engines import Engine, as_engine
 from latentmdp.estimation.em import (
     EM,

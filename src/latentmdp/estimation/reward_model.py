@@ -17,7 +17,8 @@ from typing import Literal
 
 import numpy as np
 
-from latentmdp._util import Floats, Integers, require_choice
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.validation import require_choice
 from latentmdp.engines import Engine
 from latentmdp.estimation.em import EM
 from latentmdp.fit import FitWarning, without_fit_warnings

@@ -35,7 +35,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from latentmdp._util import Floats, Integers
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.estimation.episodes import Episodes, ExpectedCounts, Group
 from latentmdp.estimation.likelihood import MixtureLikelihood
 

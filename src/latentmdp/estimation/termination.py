@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from latentmdp._util import Flags, Integers
+from latentmdp._util.arrays import Flags, Integers
 from latentmdp.logs import Logs, Trajectories, cell_counts, listed_logs
 from latentmdp.model import LatentMDP
 

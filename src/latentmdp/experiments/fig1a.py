@@ -18,9 +18,8 @@ from latentmdp.experiments.lucrl_runs import (
     labelled_samples,
     unrelated_model,
 )
-from latentmdp.experiments.runner import Columns, Setting, seeds_of
+from latentmdp.experiments.runner import Columns, Setting, settings_of
 from latentmdp.instances import make
-from latentmdp.model import LatentMDP
 from latentmdp.online import LUCRL
 
 ARMS = {
@@ -44,18 +43,16 @@ QUICK = {
 
 def sweep(quick: bool = False, seeds: int | None = None) -> list[Setting]:
     """One setting per arm and seed."""
-    sizes = QUICK if quick else PAPER
-    return [
-        Setting(f"fig1a/{arm}/{seed}", {"arm": arm, "seed": seed, **sizes})
-        for arm in ARMS
-        for seed in seeds_of(quick, seeds)
-    ]
+    return settings_of("fig1a/{arm}/{seed}", {"arm": ARMS}, QUICK if quick else PAPER, quick, seeds)
 
 
 def work(setting: Setting) -> Columns:
     """Learn in one random instance; all arms of a seed share the instance."""
     seed = setting["seed"]
-    model = _instance(setting)
+    # Sparse rows and few rewards: "set to be 0 for most state-action pairs" [kwon2021].
+    sparse = {"concentration": 0.3, "reward_density": 4 / 45, "reward_low": 0.5}
+    sizes = {name: setting[name] for name in ("contexts", "states", "actions", "horizon")}
+    model = make("random", rng=seed, **sparse, **sizes)
     if setting["arm"] == "revealed":
         learner = LUCRL(contexts="revealed")
     elif setting["arm"] == "good":
@@ -66,13 +63,6 @@ def work(setting: Setting) -> Columns:
         learner = LUCRL(contexts="inferred", start=start, prior_count=weight)
     run = learner.run(model, setting["episodes"], rng=seed)
     return curves_of_run(run, model, setting["reference"], seed)
-
-
-def _instance(setting: Setting) -> LatentMDP:
-    """Sparse rows and few rewards: "set to be 0 for most state-action pairs" [kwon2021]."""
-    sizes = {name: setting[name] for name in ("contexts", "states", "actions", "horizon")}
-    sparse = {"concentration": 0.3, "reward_density": 4 / 45, "reward_low": 0.5}
-    return make("random", rng=setting["seed"], **sparse, **sizes)
 
 
 def analyse(table: pa.Table) -> Findings:

@@ -19,7 +19,7 @@ from latentmdp.experiments.lucrl_runs import (
     final,
     labelled_samples,
 )
-from latentmdp.experiments.runner import Columns, Setting, over_separation, seeds_of
+from latentmdp.experiments.runner import Columns, Setting, settings_of
 from latentmdp.instances import make
 from latentmdp.online import LUCRL
 
@@ -42,7 +42,9 @@ STYLES = (":", "--", "-")
 
 def sweep(quick: bool = False, seeds: int | None = None) -> list[Setting]:
     """One setting per separation, horizon and seed."""
-    return over_separation("fig1b", QUICK if quick else PAPER, seeds_of(quick, seeds))
+    sizes = QUICK if quick else PAPER
+    axes = {name: sizes[name] for name in ("delta", "horizon")}
+    return settings_of("fig1b/delta={delta}/H={horizon}/{seed}", axes, sizes, quick, seeds)
 
 
 def work(setting: Setting) -> Columns:

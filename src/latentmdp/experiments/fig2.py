@@ -19,7 +19,7 @@ from latentmdp.belief import posterior
 from latentmdp.errors import RecoveryError
 from latentmdp.estimation import EM, SubspaceClustering, TrajectoryKMeans, initialize
 from latentmdp.experiments.findings import Claim, Findings, Line, Panel, grouped, sizes_of
-from latentmdp.experiments.runner import Columns, Setting, over_separation, seeds_of
+from latentmdp.experiments.runner import Columns, Setting, settings_of
 from latentmdp.instances import make
 from latentmdp.logs import Trajectories
 from latentmdp.metrics import model_error
@@ -48,7 +48,9 @@ SPREAD = " Lines are means over instances, bands run from the 10th to the 90th p
 
 def sweep(quick: bool = False, seeds: int | None = None) -> list[Setting]:
     """One setting per separation, horizon of the long episodes, and instance."""
-    return over_separation("fig2", QUICK if quick else PAPER, seeds_of(quick, seeds))
+    sizes = QUICK if quick else PAPER
+    axes = {name: sizes[name] for name in ("delta", "horizon")}
+    return settings_of("fig2/delta={delta}/H={horizon}/{seed}", axes, sizes, quick, seeds)
 
 
 class Data(NamedTuple):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from latentmdp._util import COLOURS, INK, MUTED, plural
+from latentmdp._util.figures import COLOURS, INK, MUTED
+from latentmdp._util.words import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,16 +137,12 @@ def draw_panel(axes: Axes, panel: Panel, colours: Sequence[str], ink: str) -> No
 
 
 def _curve(axes: Axes, line: Line, colour: str) -> None:
-    compared = line.colour is None
-    axes.plot(
-        line.x,
-        line.mean,
-        color=colour,
-        linestyle=line.style,
-        linewidth=1.0 if compared else 1.5,
-        marker="." if len(line.x) <= 15 and not compared else "",  # points that can be seen
-        label=line.name,
-    )
+    style: Any = {"color": colour, "linestyle": line.style, "label": line.name}
+    if line.colour is None:
+        style["linewidth"] = 1.0
+    else:
+        style |= {"linewidth": 1.5, "marker": "." if len(line.x) <= 15 else ""}  # if to be seen
+    axes.plot(line.x, line.mean, **style)
     if line.low:
         axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
 

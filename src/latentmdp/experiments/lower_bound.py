@@ -23,11 +23,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from latentmdp._util import Flags, Floats, Integers
+from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp.deterministic import explore
 from latentmdp.experiments.findings import Claim, Findings, Line, Panel, grouped
 from latentmdp.experiments.lucrl_runs import unrelated_model
-from latentmdp.experiments.runner import Columns, Setting, seeds_of
+from latentmdp.experiments.runner import Columns, Setting, settings_of
 from latentmdp.instances import make
 from latentmdp.metrics import trailing_means
 from latentmdp.model import LatentMDP
@@ -47,15 +47,10 @@ QUICK = ((2, 2), (3, 2), (4, 2))
 
 def sweep(quick: bool = False, seeds: int | None = None) -> list[Setting]:
     """One setting per size, arm and seed."""
-    return [
-        Setting(
-            f"lower_bound/{arm}-M{M}-A{A}/{seed}",
-            {"arm": arm, "contexts": M, "actions": A, "seed": seed},
-        )
-        for M, A in (QUICK if quick else SIZES)
-        for arm in ARMS
-        for seed in seeds_of(quick, seeds)
-    ]
+    name, sizes = "lower_bound/{arm}-M{contexts}-A{actions}/{seed}", QUICK if quick else SIZES
+    problems = [{"contexts": M, "actions": A} for M, A in sizes]
+    each = (settings_of(name, {"arm": ARMS}, problem, quick, seeds) for problem in problems)
+    return [setting for settings in each for setting in settings]
 
 
 def sequences(setting: Setting) -> int:

@@ -9,11 +9,13 @@ and 1b average them over seeds and draw two panels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from latentmdp._util import Floats, Integers, RNGLike, as_generator
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.experiments.findings import Line, Panel, grouped
 from latentmdp.experiments.runner import Columns
 from latentmdp.logs import Trajectories
@@ -32,15 +34,9 @@ def labelled_samples(model: LatentMDP, per_row: int, rng: RNGLike) -> Trajectori
     cumulative = np.cumsum(outcomes, axis=-1)[m, s, a]
     uniform = generator.random(m.size) * cumulative[:, -1]
     outcome = (uniform[:, None] >= cumulative).sum(axis=1)
-    return Trajectories.from_arrays(
-        np.stack([s, outcome // Z], axis=1),
-        a[:, None],
-        (outcome % Z)[:, None],
-        contexts=m,
-        n_states=S,
-        n_actions=A,
-        reward_values=model.reward_values,
-    )
+    steps = (np.stack([s, outcome // Z], axis=1), a[:, None], (outcome % Z)[:, None])
+    sizes: Any = {"n_states": S, "n_actions": A, "reward_values": model.reward_values}
+    return Trajectories.from_arrays(*steps, contexts=m, **sizes)
 
 
 def unrelated_model(model: LatentMDP, rng: RNGLike) -> LatentMDP:

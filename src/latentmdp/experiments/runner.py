@@ -22,34 +22,28 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from latentmdp._util import (
-    FORMAT,
-    CheckpointError,
-    atomic_write,
-    did_you_mean,
-    one_writer,
-    plain,
-    plural,
-    progress_bar,
-    read_checkpoint,
-    require_writable,
-    storage,
-    write_checkpoint,
-    write_figure,
-)
+from latentmdp._util import storage
+from latentmdp._util.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from latentmdp._util.figures import write_figure
+from latentmdp._util.progress import progress_bar
+from latentmdp._util.results import plain
+from latentmdp._util.storage import FORMAT, atomic_write, one_writer, require_writable
+from latentmdp._util.words import did_you_mean, plural
 from latentmdp._version import __version__
 from latentmdp.engines import Engine, Threads, thread_count
 from latentmdp.errors import FormatError
@@ -126,27 +120,14 @@ class Outputs:
     claims: tuple[Claim, ...]
 
 
-class Design(Protocol):
-    """What the module of an experiment defines."""
-
-    def sweep(self, quick: bool = False, seeds: int | None = None) -> list[Setting]:
-        """Every setting of the experiment."""
-
-    def work(self, setting: Setting) -> Columns:
-        """The run of one setting."""
-
-    def analyse(self, table: pa.Table) -> Findings:
-        """What all runs show."""
-
-
-def designs() -> dict[str, Design]:
+def designs() -> dict[str, ModuleType]:
     """Every experiment by name; their modules are imported by this call."""
     from latentmdp.experiments import fig1a, fig1b, fig2, lower_bound
 
     return {"fig1a": fig1a, "fig1b": fig1b, "fig2": fig2, "lower-bound": lower_bound}
 
 
-def _design(name: str) -> Design:
+def _design(name: str) -> ModuleType:
     experiments = designs()
     if name.replace("_", "-") not in experiments:
         meant = did_you_mean(name, experiments)
@@ -154,22 +135,17 @@ def _design(name: str) -> Design:
     return experiments[name.replace("_", "-")]
 
 
-def seeds_of(quick: bool, seeds: int | None) -> range:
-    """The seeds of a sweep: ten as in the paper, two in the quick version, or as many as asked."""
-    return range(seeds if seeds is not None else 2 if quick else 10)
+def settings_of(
+    name: str, axes: Mapping[str, Any], others: Mapping[str, Any], quick: bool, seeds: int | None
+) -> list[Setting]:
+    """A setting for each combination of the axes and each seed, called `name` with these values.
 
-
-def over_separation(name: str, sizes: Mapping[str, Any], seeds: Iterable[int]) -> list[Setting]:
-    """A setting for each separation, horizon and seed; `sizes` lists the first two."""
-    return [
-        Setting(
-            f"{name}/delta={delta}/H={horizon}/{seed}",
-            {**sizes, "delta": delta, "horizon": horizon, "seed": seed},
-        )
-        for delta in sizes["delta"]
-        for horizon in sizes["horizon"]
-        for seed in seeds
-    ]
+    There are ten seeds as in the paper, two in the quick version, or as many as asked.
+    """
+    number = seeds if seeds is not None else 2 if quick else 10
+    points = product(*axes.values(), range(number))
+    values = [{**others, **dict(zip((*axes, "seed"), point))} for point in points]
+    return [Setting(name.format(**each), each) for each in values]
 
 
 def reproduce(
@@ -225,8 +201,8 @@ def reproduce(
     return Outputs(folder, figures, numbers, page, folder / MANIFEST, findings.claims)
 
 
-def _findings(design: Design, table: pa.Table, quick: bool) -> Findings:
-    findings = design.analyse(table)
+def _findings(design: ModuleType, table: pa.Table, quick: bool) -> Findings:
+    findings: Findings = design.analyse(table)
     small = " A small version of the experiment: its claims are not the paper's."
     return replace(findings, description=findings.description + small * quick)
 

@@ -2,7 +2,10 @@
 
 import numpy as np
 
-from latentmdp._util import Floats, arrays, require_choice, require_memory, validation
+from latentmdp._util import arrays, validation
+from latentmdp._util.arrays import Floats
+from latentmdp._util.memory import require_memory
+from latentmdp._util.validation import require_choice
 
 number = validation.number
 

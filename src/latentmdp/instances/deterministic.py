@@ -56,9 +56,5 @@ def deterministic(
     first = np.full(M, start) if start is not None else rng.integers(S, size=M)
     if start is not None and not 0 <= start < S:
         raise ValueError(f"start must lie in [0, {S}), got {start}")
-    return LatentMDP(
-        np.eye(S)[next_state].reshape(M, S, A, S),
-        pays.reshape(M, S, A).astype(np.float64),
-        initial=np.eye(S)[first],
-        horizon=horizon,
-    )
+    T, means = np.eye(S)[next_state].reshape(M, S, A, S), pays.reshape(M, S, A).astype(np.float64)
+    return LatentMDP(T, means, initial=np.eye(S)[first], horizon=horizon)

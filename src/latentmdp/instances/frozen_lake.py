@@ -12,7 +12,8 @@ on the next state.
 
 import numpy as np
 
-from latentmdp._util import Floats, normalised, require_choice
+from latentmdp._util.arrays import Floats, normalised
+from latentmdp._util.validation import require_choice
 from latentmdp.instances._parts import number
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP

@@ -22,7 +22,9 @@ of states, one for each time.
 
 import numpy as np
 
-from latentmdp._util import Floats, Integers, arrays, require_choice
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.validation import require_choice
 from latentmdp.instances._parts import number, require_dense, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
@@ -101,15 +103,11 @@ def _fill_stage(T: Floats, stage: int, right: Integers, n: int, sink: int) -> No
         for a in range(A):
             is_right = node == _right_leaf(right, A) and a == right[-1]
             for m in range(M):
-                on = stage < M - 1 and _goes_on(m, stage, M, is_right)
+                # Before the last stage context M - 1 - stage sinks by the right action, contexts
+                # from 1 up to it by none, and all others by any but the right one.
+                sinks = is_right if m == M - 1 - stage else not (is_right or 1 <= m < M - 1 - stage)
+                on = stage < M - 1 and not sinks
                 T[m, root + node, a, root + n if on else sink] = 1.0
-
-
-def _goes_on(m: int, stage: int, M: int, is_right: bool) -> bool:
-    """Whether context m (0-based) survives a stage (0-based, before the last)."""
-    if m == M - 1 - stage:
-        return not is_right
-    return is_right or 1 <= m < M - 1 - stage
 
 
 def _right_leaf(right: Integers, A: int) -> int:

@@ -12,7 +12,7 @@ n questions and a guess are enough, and with fewer steps each missing bit halves
 
 import numpy as np
 
-from latentmdp._util import require_memory
+from latentmdp._util.memory import require_memory
 from latentmdp.instances._parts import number, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
@@ -53,14 +53,10 @@ def identification(*, bits: int = 3, noise: float = 0.0, horizon: int = 4) -> La
     probs[:, :, 0] = 1.0 - probs[:, :, 1]
     state, action, outcome, m = np.nonzero(probs)
     asks = action < n
-    table = outcomes_from_entries(
-        state * A + action,
-        np.where(asks, HEARD + outcome, OVER),
-        np.where(asks, 0, outcome),
-        m,
-        probs[state, action, outcome, m],
-        (targets, len(STATES), A, 2),
-    )
+    then, reward = np.where(asks, HEARD + outcome, OVER), np.where(asks, 0, outcome)
+    entries = (state * A + action, then, reward, m, probs[state, action, outcome, m])
+    table = outcomes_from_entries(*entries, (targets, len(STATES), A, 2))
+    questions = [f"ask for bit {i}" for i in range(n)]
     return LatentMDP.from_outcomes(
         *table,
         n_states=len(STATES),
@@ -68,8 +64,5 @@ def identification(*, bits: int = 3, noise: float = 0.0, horizon: int = 4) -> La
         horizon=horizon,
         context_names=[f"{m:0{n}b}" for m in range(targets)],
         state_names=STATES,
-        action_names=[
-            *(f"ask for bit {i}" for i in range(n)),
-            *(f"guess {m:0{n}b}" for m in range(targets)),
-        ],
+        action_names=[*questions, *(f"guess {m:0{n}b}" for m in range(targets))],
     )

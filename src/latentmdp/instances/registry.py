@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from latentmdp._util import RNGLike, as_generator, did_you_mean
+from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.words import did_you_mean
 from latentmdp.model import LatentMDP
 
 Builder = TypeVar("Builder", bound=Callable[..., LatentMDP])

@@ -13,7 +13,6 @@ is thrown back again and again, and resting at the left bank is the best station
 
 import numpy as np
 
-from latentmdp._util import Floats
 from latentmdp.instances._parts import number, require_dense, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
@@ -64,7 +63,9 @@ def river_swim(
         for s in range(S):
             right = OUTER if s % M == m else INNER
             wrong = INNER + OUTER - right
-            T[m, s, right] = _stroke(s, S, forward, backward)
+            T[m, s, right, s] = 1.0 - forward - backward
+            T[m, s, right, min(s + 1, S - 1)] += forward  # both ends of the river hold
+            T[m, s, right, max(s - 1, 0)] += backward
             T[m, s, [REST, wrong], max(s - 1, 0)] = 1.0
             R[m, s, right, PAID if s == S - 1 else NOTHING] = 1.0
             R[m, s, wrong, HURT] = 1.0
@@ -81,12 +82,3 @@ def river_swim(
         state_names=["left bank", *(f"reach {s + 1}" for s in range(1, S))],
         action_names=("rest", "inner channel", "outer channel"),
     )
-
-
-def _stroke(s: int, S: int, forward: float, backward: float) -> Floats:
-    """The next reach after a stroke in the right channel; both ends of the river hold."""
-    row = np.zeros(S)
-    row[s] = 1.0 - forward - backward
-    row[min(s + 1, S - 1)] += forward
-    row[max(s - 1, 0)] += backward
-    return row

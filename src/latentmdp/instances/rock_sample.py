@@ -23,7 +23,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from latentmdp._util import Floats, Integers, arrays, require_memory
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.memory import require_memory
 from latentmdp.instances._parts import sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP
@@ -91,12 +93,13 @@ def rock_sample(
     )
     next_state, reward, law = _steps(size, rock_cells)
     possible = law >= 0
+    starts = np.concatenate([[0], np.cumsum(possible.sum(axis=-1))])
+    columns = (next_state[possible], reward[possible], _laws(size, rock_cells), law[possible])
+    places = [f"row {cell // size} column {cell % size}" for cell in range(cells)]
+    names = [f"{p}, sampled: {_listed(mask, k)}" for mask in range(sets) for p in places]
     return LatentMDP.from_outcomes(
-        np.concatenate([[0], np.cumsum(possible.sum(axis=-1))]),
-        next_state[possible],
-        reward[possible],
-        _laws(size, rock_cells),
-        law[possible],
+        starts,
+        *columns,
         n_states=cells * sets + 1,
         horizon=horizon,
         discount=discount,
@@ -104,14 +107,7 @@ def rock_sample(
         reward_values=REWARDS,
         reward_model="state-action",
         context_names=[f"good: {_listed(m, k)}" for m in range(sets)],
-        state_names=[
-            *(
-                f"row {cell // size} column {cell % size}, sampled: {_listed(mask, k)}"
-                for mask in range(sets)
-                for cell in range(cells)
-            ),
-            "left",
-        ],
+        state_names=[*names, "left"],
         action_names=[*MOVES, "sample", *(f"check {i}" for i in range(k))],
     )
 

@@ -13,7 +13,7 @@ different corners, which a large delta needs; a falls after every batch of rejec
 
 import numpy as np
 
-from latentmdp._util import Floats
+from latentmdp._util.arrays import Floats
 from latentmdp.errors import LatentMDPError
 from latentmdp.instances._parts import number, require_dense, sizes, sparse_means
 from latentmdp.instances.registry import register

@@ -10,7 +10,8 @@ pays a Bernoulli reward, the same pairs in all contexts with means of their own.
 
 import numpy as np
 
-from latentmdp._util import Integers, require_memory
+from latentmdp._util.arrays import Integers
+from latentmdp._util.memory import require_memory
 from latentmdp.instances._parts import number, sizes
 from latentmdp.instances.registry import register
 from latentmdp.model import LatentMDP

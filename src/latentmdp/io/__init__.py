@@ -23,10 +23,10 @@ pickle is read or written. The kinds are listed in `latentmdp.io.kinds`.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from latentmdp._util import LockedError
+    from latentmdp._util.storage import LockedError
     from latentmdp.io.files import check_target, export, load, load_as, save
     from latentmdp.io.kinds import Kind, register
 else:
-    from latentmdp._util import lazy_names
+    from latentmdp._util.lazy import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from latentmdp._model_table import COLUMNS, model_columns
-from latentmdp._util import did_you_mean, names
+from latentmdp._util import names
+from latentmdp._util.words import did_you_mean
 from latentmdp.errors import FormatError
 from latentmdp.logs import Trajectories, frames
 from latentmdp.model import LatentMDP
@@ -152,12 +153,8 @@ def _own(table: Any, arguments: dict[str, Any]) -> LatentMDP:
     horizon, discount = columns["horizon"][0], float(columns["discount"][0])
     if horizon != np.rint(horizon) or not 0.0 <= horizon < 2.0**31:
         raise FormatError(f"column 'horizon' is {horizon:g}: must be a whole number, or 0")
-    model = LatentMDP.from_table(
-        {word: columns[word] for word in COLUMNS},
-        horizon=int(horizon) or None,
-        discount=discount,
-        **arguments,
-    )
+    rows, H = {word: columns[word] for word in COLUMNS}, int(horizon) or None
+    model = LatentMDP.from_table(rows, horizon=H, discount=discount, **arguments)
     M, S, A, _ = model.dimensions
     (m,), _, _ = frames.numbered(columns["context"])
     (s, _), _, _ = frames.numbered(columns["state"], columns["next_state"])

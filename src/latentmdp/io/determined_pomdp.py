@@ -34,15 +34,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import (
-    Flags,
-    Floats,
-    Integers,
-    free_memory,
-    reaching,
-    require_memory,
-    segments,
-)
+from latentmdp._util.arrays import Flags, Floats, Integers, segments
+from latentmdp._util.cycles import reaching
+from latentmdp._util.memory import free_memory, require_memory
 from latentmdp.errors import FormatError, ModelError
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import ContextVectors, Outcomes, numbered

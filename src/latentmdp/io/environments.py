@@ -22,7 +22,7 @@ import numpy as np
 from latentmdp.errors import FormatError
 from latentmdp.io.determined_pomdp import Pomdp, Variable, as_number
 from latentmdp.io.pomdp_file import FlatFile
-from latentmdp.io.solver_files import MAX_STATES, Comments, read_file
+from latentmdp.io.solver_files import MAX_STATES, Comments, SolverFormat
 from latentmdp.model import LatentMDP
 
 
@@ -43,8 +43,8 @@ def read(
     if horizon is None and discount is None:
         warnings.warn("no horizon and no discount: no end, and a discount of 0.95", stacklevel=3)
     rate = discount if discount is not None else 0.95 if horizon is None else 1.0
-    comments = Comments(opening=b"# ")
-    return read_file(stream, comments, horizon, max_states, lambda data: _pomdp(data, rate))
+    form = SolverFormat(Comments(b"# "), lambda data: _pomdp(data, rate))
+    return form.read(stream, horizon=horizon, max_states=max_states)
 
 
 def _pomdp(data: bytes, discount: float) -> Pomdp:

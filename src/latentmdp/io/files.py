@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from inspect import signature
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar
 
-from latentmdp._util import PathLike, atomic_write, did_you_mean, require_writable
+from latentmdp._util.storage import PathLike, atomic_write, require_writable
+from latentmdp._util.words import did_you_mean
 from latentmdp.errors import FormatError, ModelError
 from latentmdp.io import json, kinds, npz, pomdp_file, pomdpx, session_file
 from latentmdp.io.solver_files import CHECKER_SUFFIXES
@@ -141,7 +141,7 @@ def load_as(owner: type[T], path: PathLike, what: str, **arguments: Any) -> T:
     return content
 
 
-def _require_known(arguments: dict[str, Any], reader: ModuleType, source: Path) -> None:
+def _require_known(arguments: dict[str, Any], reader: Any, source: Path) -> None:
     """Refuse an argument that no file of this format takes: not the file is at fault."""
     parameters = signature(reader.read).parameters
     accepted = set(parameters) - {"stream", "path"}
@@ -173,11 +173,11 @@ def _write(target: Path, obj: Any, **options: Any) -> None:
 
 
 _SESSION = ("policy", "model")
-_SOLVERS = {".pomdp": pomdp_file, ".pomdpx": pomdpx}
-_FORMATS = {".npz": npz, ".json": json, **_SOLVERS}
+_SOLVERS = {".pomdp": pomdp_file.FORMAT, ".pomdpx": pomdpx.FORMAT}
+_FORMATS: dict[str, Any] = {".npz": npz, ".json": json, **_SOLVERS}
 
 
-def _format(path: Path) -> ModuleType:
+def _format(path: Path) -> Any:
     suffix, formats = path.suffix.lower(), dict(_FORMATS)
     if suffix not in formats:  # those of tables import pyarrow, which is slow
         from latentmdp.io import csv_table, environments, parquet

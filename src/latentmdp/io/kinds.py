@@ -36,7 +36,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp import offline, online, planning, spectral  # empty until a class is asked for
-from latentmdp._util import FORMAT, Arrays, require_choice, storage
+from latentmdp._util import storage
+from latentmdp._util.arrays import Arrays
+from latentmdp._util.storage import FORMAT
+from latentmdp._util.validation import require_choice
 from latentmdp.deterministic import Exploration, Graph, GraphPolicy
 from latentmdp.errors import FormatError
 from latentmdp.fit import ContextSelection, Fit

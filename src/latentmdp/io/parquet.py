@@ -38,7 +38,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from latentmdp._util import Arrays, storage
+from latentmdp._util import storage
+from latentmdp._util.arrays import Arrays
 from latentmdp.errors import FormatError
 from latentmdp.io import csv_table, kinds
 from latentmdp.logs import KEY, Trajectories, frames, logs_of_arrow, to_arrow

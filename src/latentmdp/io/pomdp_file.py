@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import BinaryIO
 
 import numpy as np
 
-from latentmdp._util import Floats, Integers
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import FormatError
 from latentmdp.io.determined_pomdp import (
     MAX_EVENTS,
@@ -34,35 +33,8 @@ from latentmdp.io.determined_pomdp import (
     check_sum,
     join,
 )
-from latentmdp.io.solver_files import (
-    MAX_STATES,
-    Comments,
-    number,
-    read_file,
-    solver_form,
-    write_model,
-)
+from latentmdp.io.solver_files import Comments, SolverFormat, number, solver_form
 from latentmdp.model import LatentMDP
-
-_COMMENTS = Comments(opening=b"# ")
-
-
-def write(stream: BinaryIO, model: LatentMDP, *, discounted: bool = False) -> None:
-    """Write a model, with its horizon or as a discounted problem without end."""
-    write_model(stream, model, _COMMENTS, _lines(model, discounted))
-
-
-def read(
-    stream: BinaryIO, *, horizon: int | None = None, max_states: int = MAX_STATES
-) -> LatentMDP:
-    """Read the model in a file that `write` wrote, or the latent MDP in one of others."""
-    return read_file(
-        stream,
-        _COMMENTS,
-        horizon,
-        max_states,
-        lambda data: FlatFile(data.decode("latin-1")).pomdp(),
-    )
 
 
 def _lines(model: LatentMDP, discounted: bool) -> Iterator[str]:
@@ -276,15 +248,10 @@ class FlatFile:
             )
         i, j = join(a * S + n, b * S + y)
         reward = self.sign * self._rewards(a[i], x[i], n[i], o[j])
-        return Pomdp(
-            self.discount,
-            A,
-            self.names["actions"],
-            self.names["observations"],
-            [Variable("", self.names["states"], np.arange(S), False)],
-            first,
-            Events(x[i], a[i], n[i], o[j], p[i] * q[j], reward),
-        )
+        events = Events(x[i], a[i], n[i], o[j], p[i] * q[j], reward)
+        variables = [Variable("", self.names["states"], np.arange(S), False)]
+        named = (A, self.names["actions"], self.names["observations"])
+        return Pomdp(self.discount, *named, variables, first, events)
 
     def _entries(self, word: str, S: int) -> tuple[Integers, Integers, Integers, Floats]:
         """(action, state, target, probability) above zero, rows that sum to one."""
@@ -319,3 +286,8 @@ class FlatFile:
             event, j = join(keys, distinct)
             last[event] = np.maximum(last[event], order[first[j]])
         return np.where(last < 0, 0.0, paid[last])
+
+
+FORMAT = SolverFormat(
+    Comments(b"# "), lambda data: FlatFile(data.decode("latin-1")).pomdp(), _lines
+)

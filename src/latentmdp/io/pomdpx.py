@@ -16,12 +16,14 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, BinaryIO, NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import Floats, Integers, storage
+from latentmdp._util import storage
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import FormatError
 from latentmdp.io.determined_pomdp import (
     MAX_EVENTS,
@@ -33,34 +35,8 @@ from latentmdp.io.determined_pomdp import (
     check_sum,
     join,
 )
-from latentmdp.io.solver_files import (
-    MAX_STATES,
-    Comments,
-    SolverForm,
-    number,
-    read_file,
-    solver_form,
-    write_model,
-)
+from latentmdp.io.solver_files import Comments, SolverForm, SolverFormat, number, solver_form
 from latentmdp.model import LatentMDP
-
-_COMMENTS = Comments(
-    opening=b"<!-- ", closing=b" -->", preamble=b'<?xml version="1.0" encoding="ISO-8859-1"?>\n'
-)
-
-
-def write(stream: BinaryIO, model: LatentMDP, *, discounted: bool = False) -> None:
-    """Write a model, with its horizon or as a discounted problem without end."""
-    write_model(stream, model, _COMMENTS, _document(model, discounted))
-
-
-def read(
-    stream: BinaryIO, *, horizon: int | None = None, max_states: int = MAX_STATES
-) -> LatentMDP:
-    """Read the model in a file that `write` wrote, or the latent MDP in one of others."""
-    return read_file(
-        stream, _COMMENTS, horizon, max_states, lambda data: _FactoredFile(_root(data)).pomdp()
-    )
 
 
 def _document(model: LatentMDP, discounted: bool) -> Iterator[str]:
@@ -93,8 +69,10 @@ def _document(model: LatentMDP, discounted: bool) -> Iterator[str]:
         _table("context_1", "context_0", [("- -", _numbers(np.eye(form.n_contexts)))]),
         _table("node_1", "action context_0 node_0", entries),
     )
-    payoffs = _earned(form, model)
-    earned = _table("payoff", "action context_0 node_0", payoffs, "Func", "ValueTable")
+    bonus = 0.0 if model.initial_bonus is None else model.initial_bonus
+    payoffs = ((f"a{a} c{m} {form.nodes[i]}", number(p)) for a, m, i, p in form.payoffs(bonus))
+    every = chain([("* * *", "0.0")], payoffs)
+    earned = _table("payoff", "action context_0 node_0", every, "Func", "ValueTable")
     yield _section("RewardFunction", earned)
     yield "</pomdpx>\n"
 
@@ -123,17 +101,6 @@ def _initial_belief(form: SolverForm, model: LatentMDP) -> Iterator[str]:
         posterior_at = {form.nodes[i]: _numbers(posterior[:, k]) for k, i in enumerate(starts)}
         rows = ((f"{node} -", posterior_at.get(node, prior)) for node in form.nodes)
         yield _table("context_0", "node_0", rows)
-
-
-def _earned(form: SolverForm, model: LatentMDP) -> Iterator[tuple[str, str]]:
-    """What is earned, with the initial bonus at the first nodes; only an end is not left again."""
-    yield "* * *", "0.0"
-    extra = np.zeros(form.n_contexts) if model.initial_bonus is None else model.initial_bonus
-    starts = form.first.sum(axis=0) > 0.0
-    for step in form.steps:
-        payoffs = step.payoffs + extra if starts[step.node] else step.payoffs
-        for m in np.flatnonzero(payoffs):
-            yield f"a{step.action} c{m} {form.nodes[step.node]}", number(payoffs[m])
 
 
 def _numbers(values: Floats) -> str:
@@ -316,31 +283,21 @@ class _FactoredFile:
 
     def pomdp(self) -> Pomdp:
         """Everything that can happen; the fully observed variables are the visible part."""
-        steps = self._steps()
-        start, size = self._start(), int(np.prod([len(v.values) for v in self.states]))
-        first = np.bincount(
-            self._index([v.before for v in self.states], start.columns), start.probability, size
-        )
-        columns = np.unravel_index(np.arange(size), [len(v.values) for v in self.states])
-        return Pomdp(
-            self.discount,
-            int(np.prod([len(v.values) for v in self.actions])),
-            self._names(self.actions),
-            self._names(self.observations),
-            [
-                Variable(v.before if len(self.states) > 1 else "", v.values, column, v.observed)
-                for v, column in zip(self.states, columns)
-            ],
-            first / first.sum(),
-            Events(
-                self._index([v.before for v in self.states], steps.columns),
-                self._index([v.before for v in self.actions], steps.columns),
-                self._index([v.after for v in self.states], steps.columns),
-                self._index([v.before for v in self.observations], steps.columns),
-                steps.probability,
-                self._reward(steps),
-            ),
-        )
+        steps, start, sizes = self._steps(), self._start(), [len(v.values) for v in self.states]
+        before, after = [v.before for v in self.states], [v.after for v in self.states]
+        acting, seen = [v.before for v in self.actions], [v.before for v in self.observations]
+        size = int(np.prod(sizes))
+        first = np.bincount(self._index(before, start.columns), start.probability, size)
+        columns = np.unravel_index(np.arange(size), sizes)
+        called = before if len(before) > 1 else [""]
+        parts = zip(called, self.states, columns)
+        variables = [Variable(name, v.values, column, v.observed) for name, v, column in parts]
+        every = (before, acting, after, seen)
+        x, a, n, o = (self._index(names, steps.columns) for names in every)
+        events = Events(x, a, n, o, steps.probability, self._reward(steps))
+        actions = self._names(self.actions)
+        named = (len(actions), actions, self._names(self.observations))
+        return Pomdp(self.discount, *named, variables, first / first.sum(), events)
 
     def _names(self, variables: list[_Variable]) -> list[str]:
         """What each joint value is called."""
@@ -389,11 +346,8 @@ class _FactoredFile:
         """Each assignment times the distributions of more variables, parents first."""
         remaining = dict(variables)
         while remaining:
-            ready = [
-                name
-                for name in remaining
-                if name in tables and not set(tables[name].axes[:-1]) - set(joined.columns)
-            ]
+            known = set(joined.columns)
+            ready = [v for v in remaining if v in tables and known.issuperset(tables[v].axes[:-1])]
             if not ready:
                 name = next(iter(remaining))
                 raise FormatError(
@@ -421,3 +375,10 @@ class _FactoredFile:
             events, entries = join(self._index(table.axes, steps.columns), table.places)
             paid[events] += table.numbers[entries]  # an event has one entry at most
         return paid
+
+
+FORMAT = SolverFormat(
+    Comments(b"<!-- ", b" -->", b'<?xml version="1.0" encoding="ISO-8859-1"?>\n'),
+    lambda data: _FactoredFile(_root(data)).pomdp(),
+    _document,
+)

@@ -30,7 +30,8 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import Floats, Integers, storage
+from latentmdp._util import storage
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.errors import FormatError
 from latentmdp.io import json
 from latentmdp.io.determined_pomdp import Pomdp, latent_mdp
@@ -72,11 +73,13 @@ class SolverForm(NamedTuple):
             for k, m in zip(*np.nonzero(step.probs)):
                 yield step.action, int(m), step.node, int(step.targets[k]), float(step.probs[k, m])
 
-    def payoffs(self) -> Iterator[tuple[int, int, int, float]]:
-        """(a, m, node, what is earned) where it is not zero."""
+    def payoffs(self, bonus: Floats | float = 0.0) -> Iterator[tuple[int, int, int, float]]:
+        """(a, m, node, what is earned) where it is not zero; at first nodes a bonus (M,) more."""
+        starts = self.first.sum(axis=0) > 0.0
         for step in self.steps:
-            for m in np.flatnonzero(step.payoffs):
-                yield step.action, int(m), step.node, float(step.payoffs[m])
+            paid = step.payoffs + bonus if starts[step.node] else step.payoffs
+            for m in np.flatnonzero(paid):
+                yield step.action, int(m), step.node, float(paid[m])
 
 
 class Step(NamedTuple):
@@ -179,18 +182,35 @@ def number(value: float) -> str:
     return np.format_float_positional(value, unique=True, trim="0")
 
 
-def write_model(
-    stream: BinaryIO, model: LatentMDP, comments: Comments, body: Iterable[str]
-) -> None:
-    """Write the body of a file, after the model in comments."""
-    data = "".join(body).encode("ascii")
-    # XML knows no "--" in a comment; in JSON it can only be part of a string.
-    lines = json.to_text(model).encode().replace(b"--", b"-\\u002d").splitlines()
-    mark = _TEXT.format(len(lines), hashlib.sha256(data).hexdigest())
-    stream.write(comments.preamble)
-    for line in [mark.encode(), *lines]:
-        stream.write(comments.opening + line + comments.closing + b"\n")
-    stream.write(data)
+class SolverFormat(NamedTuple):
+    """A format of POMDP solvers: its comments, how it says a problem, and how it is understood."""
+
+    comments: Comments
+    pomdp: Callable[[bytes], Pomdp]
+    lines: Callable[[LatentMDP, bool], Iterable[str]] = lambda model, discounted: ()
+
+    def write(self, stream: BinaryIO, model: LatentMDP, *, discounted: bool = False) -> None:
+        """Write a model, after itself in comments, with its horizon or as a problem without end."""
+        data = "".join(self.lines(model, discounted)).encode("ascii")
+        # XML knows no "--" in a comment; in JSON it can only be part of a string.
+        lines = json.to_text(model).encode().replace(b"--", b"-\\u002d").splitlines()
+        mark = _TEXT.format(len(lines), hashlib.sha256(data).hexdigest())
+        stream.write(self.comments.preamble)
+        for line in [mark.encode(), *lines]:
+            stream.write(self.comments.opening + line + self.comments.closing + b"\n")
+        stream.write(data)
+
+    def read(
+        self, stream: BinaryIO, *, horizon: int | None = None, max_states: int = MAX_STATES
+    ) -> LatentMDP:
+        """The model in a file that `write` wrote, or the latent MDP in one of others."""
+        model = read_model(stream, self.comments)
+        if model is not None:
+            return model if horizon is None else model.replace(horizon=horizon)
+        size = storage.file_size(stream)
+        if size > storage.MAX_TEXT:
+            raise FormatError(f"{size:,} bytes of text; at most {storage.MAX_TEXT:,} are read")
+        return latent_mdp(self.pomdp(stream.read()), horizon, max_states)
 
 
 def read_model(stream: BinaryIO, comments: Comments) -> LatentMDP | None:
@@ -216,23 +236,6 @@ def read_model(stream: BinaryIO, comments: Comments) -> LatentMDP | None:
     if not isinstance(model, LatentMDP):
         raise FormatError(f"carries a {type(model).__name__}, not a model")
     return model
-
-
-def read_file(
-    stream: BinaryIO,
-    comments: Comments,
-    horizon: int | None,
-    max_states: int,
-    pomdp: Callable[[bytes], Pomdp],
-) -> LatentMDP:
-    """The model in a file's comments, or the latent MDP that is the `pomdp` of its text."""
-    model = read_model(stream, comments)
-    if model is not None:
-        return model if horizon is None else model.replace(horizon=horizon)
-    size = storage.file_size(stream)
-    if size > storage.MAX_TEXT:
-        raise FormatError(f"{size:,} bytes of text; at most {storage.MAX_TEXT:,} are read")
-    return latent_mdp(pomdp(stream.read()), horizon, max_states)
 
 
 def _comment(stream: BinaryIO, comments: Comments, room: int) -> bytes | None:

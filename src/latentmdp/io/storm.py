@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Flags, Floats, Integers
+from latentmdp._util.arrays import Flags, Floats, Integers
 from latentmdp.errors import FormatError
 from latentmdp.io.determined_pomdp import Events, Pomdp, Variable, check_sum, latent_mdp
 from latentmdp.io.solver_files import CHECKER_SUFFIXES

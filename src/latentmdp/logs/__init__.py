@@ -48,6 +48,6 @@ if TYPE_CHECKING:
     )
     from latentmdp.logs.trajectories import require_trajectories
 else:
-    from latentmdp._util import lazy_names
+    from latentmdp._util.lazy import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

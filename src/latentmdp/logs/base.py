@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from latentmdp._util import Factual, Flags, Floats, Integers, plural
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.results import Factual
+from latentmdp._util.words import plural
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs.covariates import Covariates
 from latentmdp.logs.history import JoinedStates

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import Floats, Integers
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.logs.base import Logs, Sizes, listed_logs, sizes_of
 from latentmdp.logs.trajectories import Trajectories, cell_widths
 

@@ -19,7 +19,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Fielded, Floats, Integers, arrays, listed
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.fields import Fielded
+from latentmdp._util.words import listed
 
 
 class Covariates(Fielded):

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import compute, csv
 
-from latentmdp._util import Floats, Integers
+from latentmdp._util.arrays import Floats, Integers
 
 
 class ColumnTypeError(TypeError):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Integers, arrays, names
+from latentmdp._util import arrays, names
+from latentmdp._util.arrays import Integers
 
 if TYPE_CHECKING:
     from latentmdp.logs.base import Logs

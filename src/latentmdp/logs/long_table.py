@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import Flags, Floats, Integers, listed, validation
+from latentmdp._util import validation
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.words import listed
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs import frames
 from latentmdp.logs.base import END, MissingCells

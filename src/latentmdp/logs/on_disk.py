@@ -39,19 +39,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from latentmdp._util import (
-    Flags,
-    Floats,
-    Integers,
-    atomic_write,
-    file_header,
-    plain,
-    plural,
-    progress_bar,
-    same_content,
-    storage,
-    write_table,
-)
+from latentmdp._util import storage
+from latentmdp._util.arrays import Flags, Floats, Integers, same_content
+from latentmdp._util.progress import progress_bar
+from latentmdp._util.results import plain
+from latentmdp._util.storage import atomic_write, file_header, write_table
+from latentmdp._util.words import plural
 from latentmdp.engines import Engine, as_engine
 from latentmdp.errors import FormatError, TrajectoryError
 from latentmdp.logs import base, frames

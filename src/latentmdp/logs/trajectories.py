@@ -30,17 +30,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import (
-    Fielded,
-    Flags,
-    Floats,
-    Indices,
-    Integers,
-    arrays,
-    extent,
-    plural,
-    validation,
-)
+from latentmdp._util import arrays, validation
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
+from latentmdp._util.fields import Fielded
+from latentmdp._util.results import extent
+from latentmdp._util.words import plural
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs.base import (
     NO_END,

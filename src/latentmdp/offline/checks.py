@@ -31,20 +31,11 @@ from scipy.signal import lfilter
 from scipy.sparse import csc_array
 from scipy.special import log_ndtr
 
-from latentmdp._util import (
-    Flags,
-    Floats,
-    Indices,
-    Integers,
-    Result,
-    RNGLike,
-    Worded,
-    arrays,
-    as_generator,
-    names,
-    plural,
-    validation,
-)
+from latentmdp._util import arrays, names, validation
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
+from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.results import Result, Worded
+from latentmdp._util.words import plural
 from latentmdp.estimation import final_states
 from latentmdp.fit import Fit, logged_behaviour
 from latentmdp.logs import Logs, Steps, Trajectories, WeightModel, require_logs

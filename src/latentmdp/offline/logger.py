@@ -13,7 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Floats, Integers, arrays, shaped
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.validation import shaped
 from latentmdp.belief import posterior
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.fit import shares_of

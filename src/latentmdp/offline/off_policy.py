@@ -65,20 +65,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
-from latentmdp._util import (
-    Flags,
-    Floats,
-    Integers,
-    Result,
-    RNGLike,
-    Worded,
-    arrays,
-    as_generator,
-    normalised,
-    plural,
-    require_choice,
-    validation,
-)
+from latentmdp._util import arrays, validation
+from latentmdp._util.arrays import Flags, Floats, Integers, normalised
+from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.results import Result, Worded
+from latentmdp._util.validation import require_choice
+from latentmdp._util.words import plural
 from latentmdp.estimation import EM, cut_short, final_states
 from latentmdp.fit import logged_behaviour, without_fit_warnings
 from latentmdp.logs import Batch, Logs, Trajectories, require_logs

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy import stats
 
-from latentmdp._util import Flags, Floats, Integers, Result
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.results import Result
 from latentmdp.engines import Engine, as_engine
 from latentmdp.estimation import EM, cut_short, only_tried, restricted
 from latentmdp.fit import Fit, without_fit_warnings

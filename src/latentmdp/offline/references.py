@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Flags, Floats, names, normalised
+from latentmdp._util import names
+from latentmdp._util.arrays import Flags, Floats, normalised
 from latentmdp.logs import Trajectories
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP

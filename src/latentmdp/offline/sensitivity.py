@@ -31,7 +31,8 @@ from typing import Any, Self
 import numpy as np
 from scipy.optimize import brentq
 
-from latentmdp._util import Floats, Integers, Result
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.results import Result
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.outcomes import row_sums

@@ -26,21 +26,13 @@ from typing import Any, Literal, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import (
-    Flags,
-    Floats,
-    Result,
-    RNGLike,
-    Worded,
-    arrays,
-    as_generator,
-    float_field,
-    given_seed,
-    names,
-    plural,
-    require_choice,
-    validation,
-)
+from latentmdp._util import arrays, names, validation
+from latentmdp._util.arrays import Flags, Floats
+from latentmdp._util.fields import float_field
+from latentmdp._util.random import RNGLike, as_generator, given_seed
+from latentmdp._util.results import Result, Worded
+from latentmdp._util.validation import require_choice
+from latentmdp._util.words import plural
 from latentmdp.engines import Engine
 from latentmdp.estimation import (
     MAX_CONTEXTS,

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Flags, Floats, names
+from latentmdp._util import names
+from latentmdp._util.arrays import Flags, Floats
 from latentmdp.fit import Fit
 from latentmdp.logs import Trajectories
 from latentmdp.metrics import Interval

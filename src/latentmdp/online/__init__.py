@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from latentmdp._util import CheckpointError
+    from latentmdp._util.checkpoint import CheckpointError
     from latentmdp.online import baselines
     from latentmdp.online.base import Learner
     from latentmdp.online.bonus import Bonus, VarianceBonus
@@ -20,6 +20,6 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:  # for other parts of the library
     from latentmdp.online.baselines import thompson_sampling
 else:
-    from latentmdp._util import lazy_names
+    from latentmdp._util.lazy import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -29,22 +29,13 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from latentmdp import metrics
-from latentmdp._util import (
-    Arrays,
-    Fielded,
-    Floats,
-    Integers,
-    RNGLike,
-    arrays,
-    given_seed,
-    one_writer,
-    philox_key,
-    progress_bar,
-    read_checkpoint,
-    require_writable,
-    whole,
-    write_checkpoint,
-)
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Arrays, Floats, Integers
+from latentmdp._util.checkpoint import read_checkpoint, whole, write_checkpoint
+from latentmdp._util.fields import Fielded
+from latentmdp._util.progress import progress_bar
+from latentmdp._util.random import RNGLike, given_seed, philox_key
+from latentmdp._util.storage import one_writer, require_writable
 from latentmdp.fit import Fit
 from latentmdp.logs import Episode, Trajectories
 from latentmdp.model import LatentMDP
@@ -431,7 +422,7 @@ class EstimateFilter:
 
     def begin(self, episode: int, state: int) -> None:
         """See the first state."""
-        from latentmdp._kernels import reset_belief
+        from latentmdp._kernels.belief import reset_belief
 
         estimate = self.empirical.estimate
         reset_belief(self.belief, estimate.prior, estimate.initial, state)
@@ -447,7 +438,7 @@ class EstimateFilter:
 
     def inferred(self) -> Floats:
         """What the learner's filter believes, (M,)."""
-        from latentmdp._kernels import AWAKE
+        from latentmdp._kernels.belief import AWAKE
 
         return self.belief[AWAKE].copy()
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from latentmdp._util import Floats
+from latentmdp._util.arrays import Floats
 from latentmdp.belief import ContextFilter, filter_tables
 from latentmdp.fit import Fit
 from latentmdp.logs import History, Trajectories

@@ -17,22 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from latentmdp._util import (
+from latentmdp._util.arrays import (
     Arrays,
     Flags,
     Floats,
     Indices,
     Integers,
-    Result,
-    few_entries,
-    float_field,
     frozen,
-    integer_field,
     normalised,
-    plural,
     read_only,
-    require_memory,
 )
+from latentmdp._util.fields import float_field, integer_field
+from latentmdp._util.memory import few_entries, require_memory
+from latentmdp._util.results import Result
+from latentmdp._util.words import plural
 from latentmdp.logs import Trajectories, first_state_counts, occurring_cells
 from latentmdp.model import LatentMDP, RewardModel
 from latentmdp.online.bonus import AS_PRINTED, BY_VARIANCE, HIDDEN_REWARDS, Widths
@@ -400,7 +398,7 @@ class EmpiricalModel:
         retry: bool = True,
     ) -> EmpiricalModel:
         """The state before the first episode; without `widths` there is no bonus."""
-        from latentmdp._kernels import GROUP, padded_states
+        from latentmdp._kernels.bellman import GROUP, padded_states
         from latentmdp.online.kernels_lucrl import KNOWN, LEARNED, REWARD, TERMS, UNIFORM, Estimate
 
         M, S, A, Z = space.dimensions
@@ -576,7 +574,7 @@ class EmpiricalModel:
 
     def outcome(self) -> tuple[AlphaVectorPolicy, float]:
         """The Q-MDP policy of the last plan, with the filter it acts by, and its informed bound."""
-        from latentmdp._kernels import informed_value
+        from latentmdp._kernels.bellman import informed_value
 
         counts, values, weights = self.counts(), self.optimistic.values.copy(), self.weights()
         initial, bonus = self._optimistic_start(counts)

@@ -33,18 +33,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._kernels import (
-    AWAKE,
-    GROUP,
-    begin_by,
-    draw_of_row,
-    draw_uniforms,
-    expect_moments,
-    maxima,
-    njit,
-    reset_belief,
-    update_belief,
-)
+from latentmdp._kernels import njit
+from latentmdp._kernels.belief import AWAKE, reset_belief, update_belief
+from latentmdp._kernels.bellman import GROUP, expect_moments, maxima
+from latentmdp._kernels.rollout import begin_by, draw_of_row, draw_uniforms
 from latentmdp.online.bonus import AS_PRINTED, HIDDEN_REWARDS, Widths
 
 UNIFORM, KNOWN, LEARNED = range(3)

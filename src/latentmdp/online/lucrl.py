@@ -46,7 +46,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Arrays, Floats, arrays, progress_bar, require_choice, validation
+from latentmdp._util import arrays, validation
+from latentmdp._util.arrays import Arrays, Floats
+from latentmdp._util.progress import progress_bar
+from latentmdp._util.validation import require_choice
 from latentmdp.belief import check_smoothing
 from latentmdp.engines import blocks, run_blocks, thread_count
 from latentmdp.fit import Fit

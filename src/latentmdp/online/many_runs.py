@@ -14,7 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util import Floats, Result, arrays, plural
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
+from latentmdp._util.results import Result
+from latentmdp._util.words import plural
 from latentmdp.metrics import last_tenth
 from latentmdp.online.empirical_model import Counts
 from latentmdp.worlds import Space

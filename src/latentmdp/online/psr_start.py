@@ -17,7 +17,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from latentmdp._util import Arrays, arrays, philox_key
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Arrays
+from latentmdp._util.random import philox_key
 from latentmdp.errors import LatentMDPError
 from latentmdp.fit import Fit
 from latentmdp.logs import Trajectories

@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util import Arrays, Floats, validation
+from latentmdp._util import validation
+from latentmdp._util.arrays import Arrays, Floats
 from latentmdp.logs import Episode, Trajectories
 from latentmdp.online.base import CountingLearning, Learner
 from latentmdp.online.empirical_model import Counts, EmpiricalModel
@@ -113,7 +114,7 @@ class _QLearning(CountingLearning[Trajectories]):
 
     def act(self, t: int) -> int:
         """A best action, or any."""
-        from latentmdp._kernels import uniform_pair
+        from latentmdp._kernels.philox import uniform_pair
 
         block = (np.uint64(self.key), np.uint64(0), self._episode, np.uint64(t + 1))
         uniform, n0 = float(uniform_pair(*block)[0]), self.learner.random_until

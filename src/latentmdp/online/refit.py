@@ -65,16 +65,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from scipy.special import digamma
 
-from latentmdp._util import (
-    Arrays,
-    Floats,
-    RNGLike,
-    arrays,
-    packed,
-    philox_key,
-    require_choice,
-    unpacked,
-)
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Arrays, Floats
+from latentmdp._util.checkpoint import packed, unpacked
+from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util.validation import require_choice
 from latentmdp.estimation import (
     EM,
     FEW_CONTEXTS,

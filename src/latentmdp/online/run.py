@@ -10,17 +10,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from latentmdp import metrics
-from latentmdp._util import (
-    Floats,
-    Indices,
-    Integers,
-    Result,
-    Worded,
-    arrays,
-    float_field,
-    integer_field,
-    plural,
-)
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util.fields import float_field, integer_field
+from latentmdp._util.results import Result, Worded
+from latentmdp._util.words import plural
 from latentmdp.fit import Fit
 from latentmdp.logs import Trajectories
 from latentmdp.metrics import Interval

@@ -29,15 +29,10 @@ if TYPE_CHECKING:
     from latentmdp.planning.almost_sure import AlmostSurely, SupportPolicy, almost_surely
     from latentmdp.planning.chains import solve_dense
     from latentmdp.planning.evaluation import histories_met
-    from latentmdp.planning.explanation import (
-        ActionRule,
-        action_rule,
-        belief_at,
-        checked_time,
-    )
+    from latentmdp.planning.explanation import ActionRule, action_rule, belief_at, checked_time
     from latentmdp.planning.limits import check_limit, held_interrupts
     from latentmdp.planning.qmdp import best_actions, policy_values
 else:
-    from latentmdp._util import lazy_names
+    from latentmdp._util.lazy import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from latentmdp._util import Flags, Floats, Integers, Result, names
+from latentmdp._util import names
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.results import Result
 from latentmdp.errors import TooLargeError
 from latentmdp.logs import History
 from latentmdp.model import LatentMDP, require_model

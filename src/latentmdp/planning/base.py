@@ -8,7 +8,8 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from latentmdp._util import Result, Worded, float_field
+from latentmdp._util.fields import float_field
+from latentmdp._util.results import Result, Worded
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.policies import Policy

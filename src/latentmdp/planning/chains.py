@@ -18,13 +18,14 @@ in all states is an error of at most d h (`total_bounds`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from latentmdp._kernels import Successors
-from latentmdp._util import Flags, Floats, Indices, Integers, components, reaching, segments
+from latentmdp._kernels.bellman import Successors
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers, segments
+from latentmdp._util.cycles import components, reaching
+from latentmdp.planning.limits import Check
 
 
 def solve_chains(
@@ -35,7 +36,7 @@ def solve_chains(
     discount: float,
     transposed: bool = False,
     guess: Floats | None = None,
-    check: Callable[[], None] | None = None,
+    check: Check | None = None,
 ) -> Floats:
     """Solve (I - discount P_m) x_m = right_m in every context, (S, M).
 
@@ -85,7 +86,7 @@ def solve_dense(moves: Floats, right: Floats) -> Floats:
 
 def _solve_sparse(
     offsets: Integers, next_state: Integers | Indices, probs: Floats, right: Floats,
-    discount: float, transposed: bool, start: Floats, check: Callable[[], None] | None,
+    discount: float, transposed: bool, start: Floats, check: Check | None,
 ) -> Floats:  # fmt: skip
     """`solve_chains` context by context, up to a residual of 1e-12 or what rounding allows."""
     from scipy import sparse
@@ -179,7 +180,7 @@ def _paying(
 
 def total_bounds(
     offsets: Integers, next_state: Integers | Indices, probs: Floats, right: Floats,
-    guess: Floats | None = None, check: Callable[[], None] | None = None,
+    guess: Floats | None = None, check: Check | None = None,
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """Bounds (S, M) on the solution of `solve_chains` with discount 1, rounding counted."""
     from scipy import sparse
@@ -208,7 +209,7 @@ def total_bounds(
 def policy_chain(
     steps: Successors, discount: float, rows: Integers, right: Floats,
     contexts: Integers | None = None, guess: Floats | None = None, transposed: bool = False,
-    check: Callable[[], None] | None = None,
+    check: Check | None = None,
 ) -> Floats:  # fmt: skip
     """`solve_chains` for the chain of one policy, (S, k).
 

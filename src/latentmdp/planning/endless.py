@@ -19,12 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels import Successors, bellman
-from latentmdp._util import Floats, Integers
+from latentmdp._kernels import bellman
+from latentmdp._kernels.bellman import Successors
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import numbered, row_sums
 from latentmdp.planning.chains import chain_of, policy_chain, total_bounds
-from latentmdp.planning.limits import LimitReached
+from latentmdp.planning.limits import Check, LimitReached
 from latentmdp.planning.totals import best_backup, totals_from_above
 
 TOLERANCE = 1e-10
@@ -76,11 +77,7 @@ class Flatness(NamedTuple):
 
 
 def best_from_above(
-    steps: Successors,
-    rewards: Floats,
-    discount: float,
-    M: int,
-    check: Callable[[], None] | None = None,
+    steps: Successors, rewards: Floats, discount: float, M: int, check: Check | None = None
 ) -> Floats:
     """Upper bounds (S, M) on the optimal values of every context; 0 in terminal states.
 
@@ -126,7 +123,7 @@ def best_from_above(
 
 def policies_from_below(
     steps: Successors, rewards: Floats, discount: float, rows: Integers, M: int,
-    check: Callable[[], None] | None = None,
+    check: Check | None = None,
 ) -> Floats:  # fmt: skip
     """Lower bounds (S, K, M) on the values of K policies in every context; 0 in terminal states.
 
@@ -156,7 +153,7 @@ def policies_from_below(
 
 def enclosed(
     flatness: Flatness, value: Floats, back_up: Callable[[Floats], Floats],
-    solve: Callable[[Floats], Floats], check: Callable[[], None] | None = None,
+    solve: Callable[[Floats], Floats], check: Check | None = None,
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """Bounds on the fixed point of a policy's backup, from any values (..., M).
 
@@ -188,7 +185,7 @@ def _closeness(flatness: Flatness, value: Floats, before: Floats) -> tuple[Float
 
 def solve_policies(
     steps: Successors, rewards: Floats, discount: float, rows: Integers, start: Floats,
-    by_context: bool = False, check: Callable[[], None] | None = None,
+    by_context: bool = False, check: Check | None = None,
 ) -> Floats:  # fmt: skip
     """Values of K policies in M contexts, (S, K, M), up to the accuracy of a linear solve.
 

@@ -24,7 +24,10 @@ from typing import Any
 import numpy as np
 
 from latentmdp._kernels import bellman
-from latentmdp._util import Floats, Integers, Result, RNGLike, Worded, arrays, philox_key
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util.results import Result, Worded
 from latentmdp.engines import Engine, as_engine, tree_total
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP, require_horizon, require_model
@@ -80,9 +83,7 @@ class Value(Result):
         accuracy = "exact" if self.exact else "with its standard error"
         return {
             "mean": Worded(self.mean, f"{self} per episode, {accuracy}"),
-            "stderr": Worded(self.stderr, ""),
-            "exact": Worded(self.exact, ""),
-            "truncation": Worded(self.truncation, ""),
+            **{name: Worded(getattr(self, name), "") for name in ("stderr", "exact", "truncation")},
             "by_context": Worded(self.by_context, "\n".join(lines)),
             "stderr_by_context": Worded(each, ""),
         }
@@ -214,18 +215,13 @@ def _monte_carlo(
         by_context[m] = tree_total(sums[block]) / n
         distances = sums[block] / sizes[block] - by_context[m]
         variances[m] = tree_total(squares[block] + sizes[block] * distances**2) / (n - 1) / n
-    unseen = ~model.initial_vectors.distinct.any(
-        axis=0
-    )  # no data say where it begins: nothing is earned there
+    # Where no data say where a context begins, nothing is earned there.
+    unseen = ~model.initial_vectors.distinct.any(axis=0)
     by_context[unseen] = 0.0 if model.initial_bonus is None else model.initial_bonus[unseen]
-    return Value(
-        float(model.weights @ by_context),
-        float(np.sqrt(model.weights**2 @ variances)),
-        exact=False,
-        by_context=arrays.frozen(by_context),
-        truncation=_truncation(model),
-        stderr_by_context=arrays.frozen(np.where(unseen, 0.0, np.sqrt(variances))),
-    )
+    mean, stderr = model.weights @ by_context, np.sqrt(model.weights**2 @ variances)
+    errors = arrays.frozen(np.where(unseen, 0.0, np.sqrt(variances)))
+    earned = (arrays.frozen(by_context), _truncation(model), errors)
+    return Value(float(mean), float(stderr), False, *earned)
 
 
 def _shares(weights: Floats, episodes: int) -> Integers:

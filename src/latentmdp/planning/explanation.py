@@ -39,7 +39,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Floats, Integers, Result, arrays, listed, names, plural
+from latentmdp._util import arrays, names
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.results import Result
+from latentmdp._util.words import listed, plural
 from latentmdp.belief import ContextFilter
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.evaluation import markov_values
@@ -242,23 +245,20 @@ def explain(
     s = names.to_index("state", state, model.state_names, model.n_states)
     t = checked_time(t, model)
     b = belief_at(model, belief, rule.start(s) if t == 0 else model.weights)
+    situation = (model, rule.policy, s, b, t)
     if model.terminal[s]:
         nothing = np.zeros(model.n_actions)
-        return Explanation(model, rule.policy, s, b, t, None, arrays.frozen(nothing))
+        return Explanation(*situation, None, arrays.frozen(nothing))
     probabilities = rule.probabilities(t, s, b)
     action = int(np.argmax(probabilities))
     choices = _choices(model, rule, t, s, b)
     margin = _margin(choices, action)
     points = _turning_points(rule, t, s, b)
     return Explanation(
-        model=model,
-        policy=rule.policy,
-        state=s,
-        belief=b,
-        t=t,
-        action=action,
-        probabilities=arrays.frozen(probabilities),
-        margin=margin,
+        *situation,
+        action,
+        arrays.frozen(probabilities),
+        margin,
         uses_belief=bool(points),
         choices=choices,
         turning_points=points,
@@ -531,11 +531,7 @@ def _prospects(
 
 
 def _doubts(
-    model: LatentMDP,
-    policy: Any,
-    choices: tuple[Choice, ...],
-    action: int,
-    margin: float | None,
+    model: LatentMDP, policy: Any, choices: tuple[Choice, ...], action: int, margin: float | None
 ) -> Iterator[str]:
     """What speaks against relying on an explanation."""
     naming = _Names(model)

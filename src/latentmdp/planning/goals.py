@@ -29,7 +29,9 @@ from typing import NamedTuple
 import numpy as np
 
 from latentmdp._total_reward import sure_rule
-from latentmdp._util import Flags, Floats, Integers, distances, end_components, names, segments
+from latentmdp._util import names
+from latentmdp._util.arrays import Flags, Floats, Integers, segments
+from latentmdp._util.cycles import distances, end_components
 from latentmdp.errors import ModelError
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import Outcomes

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from latentmdp import _kernels
-from latentmdp._util import Floats, Indices, Integers
+from latentmdp._util.arrays import Floats, Indices, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.chains import solve_chains, total_bounds
 from latentmdp.planning.endless import Flatness, enclosed
@@ -26,7 +26,7 @@ def node_bounds(
     model: LatentMDP,
     actions: Indices | Integers,
     offsets: Integers,
-    links: _kernels.Links,
+    links: _kernels.rollout.Links,
     guess: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Bounds (n, M) on the values of the nodes of a graph; equal where there is an end."""
@@ -103,7 +103,7 @@ def evaluated_graph(
     rows = rows * model.n_actions + actions
     node_starts = np.concatenate([[0], np.cumsum(np.diff(model.outcomes.starts)[rows])])
     stays = np.zeros(actions.size, np.bool_)
-    links = _kernels.Links(node_starts, followers.astype(np.int32), stays)
+    links = _kernels.rollout.Links(node_starts, followers.astype(np.int32), stays)
     lower, upper = node_bounds(model, actions, offsets, links, guess)
     vectors = np.maximum(lower, -1e300)  # of a node that would pay for ever
     nodes = AlphaVectorPolicy(vectors, actions, offsets, model)
@@ -113,11 +113,9 @@ def evaluated_graph(
 
 def graph_bounds(model: LatentMDP, policy: PolicyGraph) -> tuple[Floats, Floats] | None:
     """What a graph earns in each context of a model; None unless both have the same outcomes."""
-    planned, table = policy.model.outcomes, model.outcomes
     if policy.model.dimensions[1:] != model.dimensions[1:]:
         return None
-    columns = ("starts", "next_state", "reward")  # all but the probabilities
-    if not all(np.array_equal(getattr(planned, name), getattr(table, name)) for name in columns):
+    if not policy.model.outcomes.lists_like(model.outcomes):
         return None
     policy.acting(model)  # raises if it does not fit
     nodes = policy.nodes

@@ -11,10 +11,14 @@ from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from typing import Any
 
-from latentmdp._util import compile_seconds, give_memory_back
+from latentmdp._util.clock import compile_seconds
+from latentmdp._util.memory import give_memory_back
 from latentmdp.engines import thread_count
 
 MIB = float(1 << 20)
+
+Check = Callable[[], None]
+"""What long work calls now and then; it raises `LimitReached` where the work must end."""
 
 _USABLE_SHARE = 0.97
 """Of the time limit, for the search: the rest is for the policy, which takes longer the more was

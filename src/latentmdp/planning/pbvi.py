@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from latentmdp._util import Floats, Integers, arrays
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import MIB, PlanningClock, check_limits

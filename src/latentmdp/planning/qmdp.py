@@ -26,25 +26,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._kernels import Successors, bellman
-from latentmdp._util import (
-    ALWAYS_FITS,
-    Floats,
-    Indices,
-    Integers,
-    free_memory,
-    memory_text,
-    require_memory,
-)
+from latentmdp._kernels import bellman
+from latentmdp._kernels.bellman import Successors
+from latentmdp._util.arrays import Floats, Indices, Integers
+from latentmdp._util.memory import ALWAYS_FITS, free_memory, memory_text, require_memory
 from latentmdp.engines import blocks, run_blocks, thread_count
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.endless import best_from_above, policies_from_below
-from latentmdp.planning.limits import LimitReached
+from latentmdp.planning.limits import Check, LimitReached
 from latentmdp.planning.totals import best_backup
 from latentmdp.policies import AlphaVectorPolicy
-
-Check = Callable[[], None]
 
 _DENSE_SHARE = 0.25
 """Of possible next states, above which the dense form is faster: an entry of it costs a tenth as
@@ -224,12 +216,9 @@ def _rows_of(model: LatentMDP) -> PlanningRows:
     allowed = np.flatnonzero(model.allowed)
     number = np.full(S * A, -1)
     number[allowed] = np.arange(allowed.size)
-    steps = Successors(
-        np.concatenate([[0], np.cumsum(model.allowed.sum(axis=1))]),
-        np.append(table.starts[allowed], table.size),
-        table.next_state,
-        np.ascontiguousarray(table.probs),
-    )
+    first = np.concatenate([[0], np.cumsum(model.allowed.sum(axis=1))])
+    starts = np.append(table.starts[allowed], table.size)
+    steps = Successors(first, starts, table.next_state, np.ascontiguousarray(table.probs))
     if model.is_table:
         rewards = model.row_rewards().of(allowed)
     else:
@@ -248,15 +237,11 @@ def best_actions(model: LatentMDP, values: Floats, check: Check | None = None) -
     best = allowed.max(axis=-2, keepdims=True)
     rounding = 1e-12 * np.abs(values).max(initial=0.0)
     tied = (allowed >= best - rounding) & model.allowed[:, :, None]
-    if _decides(model) or (tied.sum(axis=-2) <= 1).all():
+    decided = model.horizon is None and not model.duration.is_total  # by the discount itself
+    if decided or (tied.sum(axis=-2) <= 1).all():
         return np.asarray(allowed.argmax(axis=-2))
     sooner = q_values(model, check, discount=model.duration.planning_discount)
     return np.asarray(np.where(tied, sooner, -np.inf).argmax(axis=-2))
-
-
-def _decides(model: LatentMDP) -> bool:
-    """Whether the discount itself prefers the sooner."""
-    return model.horizon is None and not model.duration.is_total
 
 
 def _is_dense(model: LatentMDP) -> bool:

@@ -36,7 +36,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Floats, Integers, Worded, arrays, require_choice
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.results import Worded
+from latentmdp._util.validation import require_choice
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan, enclosing, relative
 from latentmdp.planning.endless import TOLERANCE

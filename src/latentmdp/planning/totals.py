@@ -12,14 +12,16 @@ end: backups from 0 fall to the values, and any U with L U <= U <= 0 is a bound 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from latentmdp._kernels import Successors, bellman
-from latentmdp._util import Floats, Integers, end_components, segments
+from latentmdp._kernels import bellman
+from latentmdp._kernels.bellman import Successors
+from latentmdp._util.arrays import Floats, Integers, segments
+from latentmdp._util.cycles import end_components
 from latentmdp.planning.chains import policy_chain
+from latentmdp.planning.limits import Check
 
 _ROUNDING = 1e-15
 """Of a backup, relative to the values."""
@@ -28,9 +30,7 @@ _SHRINK = 1e-9
 """How much of its costs a policy is spared to see whether that is a bound."""
 
 
-def totals_from_above(
-    steps: Successors, rewards: Floats, check: Callable[[], None] | None = None
-) -> Floats:
+def totals_from_above(steps: Successors, rewards: Floats, check: Check | None = None) -> Floats:
     """Upper bounds (S, M) on the total rewards of every context; 0 in terminal states.
 
     `rewards` (R, M) are those of the rows of `steps`, as `latentmdp._total_reward` allows them.
@@ -74,21 +74,17 @@ def _joined(
     possible = steps.probs[entries, m] > 0.0
     source, entries = source[possible], entries[possible]
     counts = np.bincount(state_of[rows], minlength=int(number.max()) + 1)
-    part = Successors(
-        np.concatenate([[0], np.cumsum(counts)]),
-        np.concatenate([[0], np.cumsum(np.bincount(source, minlength=rows.size))]),
-        number[steps.next_state[entries]].astype(np.int32),
-        np.ascontiguousarray(steps.probs[entries, m : m + 1]),
-    )
-    return part, rows, number
+    sizes = (counts, np.bincount(source, minlength=rows.size))
+    first, starts = (np.concatenate([[0], np.cumsum(size)]) for size in sizes)
+    probs = np.ascontiguousarray(steps.probs[entries, m : m + 1])
+    ahead = number[steps.next_state[entries]].astype(np.int32)
+    return Successors(first, starts, ahead, probs), rows, number
 
 
 class _Iteration:
     """Backups and policies of one context."""
 
-    def __init__(
-        self, steps: Successors, rewards: Floats, check: Callable[[], None] | None
-    ) -> None:
+    def __init__(self, steps: Successors, rewards: Floats, check: Check | None) -> None:
         self.steps, self.rewards, self.check = steps, rewards, check
         self.S = steps.first.size - 1
         self.rows = np.full((self.S, 1), -1)
@@ -128,9 +124,7 @@ class _Iteration:
             value, sweeps = self.solved(value), 2 * sweeps
 
 
-def _proper_from_above(
-    steps: Successors, rewards: Floats, check: Callable[[], None] | None
-) -> Floats:
+def _proper_from_above(steps: Successors, rewards: Floats, check: Check | None) -> Floats:
     """Upper bounds (S,) where every policy comes to an end."""
     iteration = _Iteration(steps, rewards, check)
     value = iteration.best()
@@ -146,7 +140,7 @@ def _proper_from_above(
     return np.asarray((value + rise * scale)[:, 0])
 
 
-def _least_costs(steps: Successors, rewards: Floats, check: Callable[[], None] | None) -> Floats:
+def _least_costs(steps: Successors, rewards: Floats, check: Check | None) -> Floats:
     """Upper bounds (S,) of costs, where some policies have no end and pay for ever."""
     iteration, sweeps = _Iteration(steps, rewards, check), 10
     above = np.zeros((iteration.S, 1))

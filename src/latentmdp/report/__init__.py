@@ -22,6 +22,6 @@ if TYPE_CHECKING:  # for other parts of the library
     from latentmdp.report.groups import assignment, profiles, write_groups
     from latentmdp.report.plans import PlannerResult, try_planner
 else:
-    from latentmdp._util import lazy_names
+    from latentmdp._util.lazy import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -34,16 +34,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from latentmdp import plot
-from latentmdp._util import (
-    Flags,
-    Floats,
-    atomic_write,
-    listed,
-    markdown_table,
-    names,
-    plural,
-    require_writable,
-)
+from latentmdp._util import names
+from latentmdp._util.arrays import Flags, Floats
+from latentmdp._util.storage import atomic_write, require_writable
+from latentmdp._util.words import listed, markdown_table, plural
 from latentmdp.model import LatentMDP
 from latentmdp.planning import (
     ActionRule,

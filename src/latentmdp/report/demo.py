@@ -16,7 +16,10 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.axes import Axes
 
-from latentmdp._util import COLOURS, MUTED, Floats, Worded, band, cell, legend, plural
+from latentmdp._util.arrays import Floats
+from latentmdp._util.figures import COLOURS, MUTED, band, legend
+from latentmdp._util.results import Worded, cell
+from latentmdp._util.words import plural
 from latentmdp.instances import make
 from latentmdp.model import LatentMDP
 from latentmdp.online import learn

@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Floats, Worded, atomic_write, names
+from latentmdp._util import names
+from latentmdp._util.arrays import Floats
+from latentmdp._util.results import Worded
+from latentmdp._util.storage import atomic_write
 from latentmdp.fit import Fit
 from latentmdp.logs import Logs, cell_counts, first_state_counts
 from latentmdp.report.page import context_labels, csv_text

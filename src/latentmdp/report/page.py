@@ -16,19 +16,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from latentmdp._util import (
-    COLOURS,
-    INK,
-    MUTED,
-    STYLE,
-    atomic_write,
-    canvas,
-    cell,
-    labelled,
-    listed,
-    names,
-    plural,
-)
+from latentmdp._util import names
+from latentmdp._util.figures import COLOURS, INK, MUTED, STYLE, canvas
+from latentmdp._util.results import cell, labelled
+from latentmdp._util.storage import atomic_write
+from latentmdp._util.words import listed, plural
 from latentmdp._version import __version__
 from latentmdp.model import LatentMDP
 

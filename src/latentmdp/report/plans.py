@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from latentmdp import plot
-from latentmdp._util import RNGLike, Worded
+from latentmdp._util.random import RNGLike
+from latentmdp._util.results import Worded
 from latentmdp.errors import LatentMDPError
 from latentmdp.model import LatentMDP
 from latentmdp.planning import (

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import atomic_write, require_writable
+from latentmdp._util.storage import atomic_write, require_writable
 from latentmdp.belief import filter_tables
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning import policy_values

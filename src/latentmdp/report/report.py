@@ -19,19 +19,11 @@ from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
 from latentmdp import io, plot
-from latentmdp._util import (
-    COLOURS,
-    INK,
-    MUTED,
-    Floats,
-    Integers,
-    canvas,
-    in_words,
-    legend,
-    listed,
-    plural,
-    require_writable,
-)
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.figures import COLOURS, INK, MUTED, canvas, legend
+from latentmdp._util.results import in_words
+from latentmdp._util.storage import require_writable
+from latentmdp._util.words import listed, plural
 from latentmdp.belief import posterior
 from latentmdp.errors import FormatError
 from latentmdp.experiments import Experiment, Panel, draw_panel, read_experiment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from latentmdp import plot
-from latentmdp._util import plural
+from latentmdp._util.words import plural
 from latentmdp.model import LatentMDP
 from latentmdp.offline import Solved
 from latentmdp.planning import evaluate

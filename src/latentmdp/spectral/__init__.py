@@ -18,6 +18,6 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:  # for other parts of the library
     from latentmdp.spectral.recovery import count_model, k_means, log_likelihoods
 else:
-    from latentmdp._util import lazy_names
+    from latentmdp._util.lazy import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

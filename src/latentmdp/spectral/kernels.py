@@ -6,7 +6,8 @@ Operators are stored by transition, (S A S Z, k, k), in the numbering of `belief
 
 import numpy as np
 
-from latentmdp._kernels import cell, njit
+from latentmdp._kernels import njit
+from latentmdp._kernels.belief import cell
 
 
 @njit(cache=True, nogil=True)

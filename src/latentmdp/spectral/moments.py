@@ -36,13 +36,16 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from latentmdp._util import Floats, Integers, arrays, require_choice
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.validation import require_choice
 from latentmdp.errors import TrajectoryError
 from latentmdp.logs import Sizes, Trajectories, require_trajectories, sizes_of
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import MarkovPolicy, UniformPolicy
 
 SamplingPolicy = UniformPolicy | MarkovPolicy | None
+Length = int | tuple[int, int]
 
 Table = Any  # a dense (rows, columns) array or a scipy csr_array of that shape
 
@@ -53,6 +56,7 @@ DENSE_ENTRIES = 1 << 25
 class Weighed(NamedTuple):
     """Every step of logs, with its importance weight and its place."""
 
+    sizes: Sizes
     number: Integers  # (a Z + z) S + s', one of B = A Z S
     weight: Floats
     state: Integers
@@ -144,11 +148,7 @@ class Moments:
 
 
 def count_moments(
-    logs: Trajectories,
-    length: int | tuple[int, int] = 1,
-    policy: SamplingPolicy = None,
-    *,
-    offsets: str = "all",
+    logs: Trajectories, length: Length = 1, policy: SamplingPolicy = None, *, offsets: str = "all"
 ) -> Moments:
     """Count the windows of `logs`.
 
@@ -171,11 +171,10 @@ def count_moments(
     require_trajectories("logs", logs)
     lengths = window_lengths(length)
     require_choice("offsets", offsets, ("all", "first"))
-    sizes = sizes_of(logs)
     _check_lengths(logs, sum(lengths) + 1)
-    shape = _table_shape(sizes, lengths)
+    _check_size(sizes_of(logs), lengths)
     weighed = weigh_steps(logs, policy)
-    tables = _counted(weighed, _base(sizes), shape, lengths, offsets == "first")
+    tables = _counted(weighed, lengths, offsets == "first")
     return _with_starts(logs, weighed, lengths, tables, int(tables[0].sum()))
 
 
@@ -189,17 +188,14 @@ def summary_moments(
     summaries : (logs.states.size, k)
         For every state of every episode, a summary of all that came before.
     """
-    sizes = sizes_of(logs)
     _check_lengths(logs, test_length + 1)
-    weighed = weigh_steps(logs, policy)
-    base, lengths = _base(sizes), (0, test_length)
-    shape = summaries.shape[1] * sizes[0] * base, base**test_length
-    tables = _counted(weighed, base, shape, lengths, False, summaries)
+    weighed, lengths = weigh_steps(logs, policy), (0, test_length)
+    tables = _counted(weighed, lengths, False, summaries)
     n_windows = logs.multiplicities() @ np.maximum(logs.lengths - test_length, 0)
     return _with_starts(logs, weighed, lengths, tables, int(n_windows))
 
 
-def window_lengths(length: int | tuple[int, int]) -> tuple[int, int]:
+def window_lengths(length: Length) -> tuple[int, int]:
     """Check `length` and return the steps of histories and of tests."""
     parts = length if isinstance(length, tuple) else (length, length)
     if len(parts) != 2:
@@ -224,16 +220,14 @@ def _check_lengths(logs: Trajectories, steps: int) -> None:
         )
 
 
-def _table_shape(sizes: Sizes, lengths: tuple[int, int]) -> tuple[int, int]:
-    """Rows and columns of `through`."""
+def _check_size(sizes: Sizes, lengths: tuple[int, int]) -> None:
     base = _base(sizes)
-    rows, columns = sizes[0] * base ** (lengths[0] + 1), base ** lengths[1]
+    rows, columns = sizes[0] * base ** (lengths[0] + 1), base ** lengths[1]  # of `through`
     if max(rows, columns) > 1 << 28:  # row pointers alone would take gigabytes
         raise ValueError(
             f"length {lengths} over {sizes[0]} states, {sizes[1]} actions and {sizes[2]} rewards "
             f"makes {rows} histories with a step, more than {1 << 28}: use a smaller length"
         )
-    return rows, columns
 
 
 def _with_starts(
@@ -247,20 +241,13 @@ def _with_starts(
 
     The first window of an episode has an empty history; one too short for it does not count.
     """
-    sizes, q = sizes_of(logs), lengths[1]
-    base = _base(sizes)
-    starts = _counted(weighed, base, (sizes[0] * base, base**q), (0, q), first_only=True)
-    n_starts = int(starts[0].sum())
-    return Moments(sizes, lengths, *windows, *starts, n_starts, n_windows, logs.reward_values)
+    starts = _counted(weighed, (0, lengths[1]), first_only=True)
+    counts = (int(starts[0].sum()), n_windows)
+    return Moments(weighed.sizes, lengths, *windows, *starts, *counts, logs.reward_values)
 
 
 def _counted(
-    weighed: Weighed,
-    base: int,
-    shape: tuple[int, int],
-    lengths: tuple[int, int],
-    first_only: bool,
-    summaries: Floats | None = None,
+    weighed: Weighed, lengths: tuple[int, int], first_only: bool, summaries: Floats | None = None
 ) -> tuple[Floats, Table, Table]:
     """Histories, joint and through; the last two are sparse where they would be large.
 
@@ -268,35 +255,36 @@ def _counted(
     takes the place of a history and is numbered j S + s. Summaries, and the starts of episodes,
     have dense tables. Sums run over episodes, then times.
     """
-    (p, q), (rows, columns) = lengths, shape
+    (p, q), base = lengths, _base(weighed.sizes)
     inside = weighed.left > p + q
     first = np.flatnonzero(inside & (weighed.before == 0) if first_only else inside)
-    history, _ = _continued(weighed, base, weighed.state[first], first, p)
+    history, _ = _continued(weighed, weighed.state[first], first, p)
     middle, nothing = first + p, np.zeros(first.size, np.int64)
-    near, near_weight = _continued(weighed, base, nothing, middle, q)
-    far, far_weight = _continued(weighed, base, nothing, middle + 1, q)
+    near, near_weight = _continued(weighed, nothing, middle, q)
+    far, far_weight = _continued(weighed, nothing, middle + 1, q)
     far_weight *= weighed.weight[middle]  # of the step in between, which is in both
     counts = weighed.multiplicity[first, None]
     if summaries is not None:
         counts = counts * summaries[weighed.place[first]]
-    k, n = counts.shape[1], rows // base
+    k = counts.shape[1]
+    n, columns = k * weighed.sizes[0] * base**p, base**q
     history = np.add.outer(np.arange(k) * (n // k), history)
     through = history * base + weighed.number[middle]
 
     def table(row: Integers, column: Integers, weight: Floats, n_rows: int) -> Table:
         values = (counts.T * weight).ravel()
         places = (row.ravel(), np.tile(column, k))
-        if rows * columns > DENSE_ENTRIES and p > 0:
+        if n * base * columns > DENSE_ENTRIES and p > 0:
             return csr_array(coo_array((values, places), shape=(n_rows, columns)))
         flat = places[0] * columns + places[1]
         return np.bincount(flat, values, n_rows * columns).reshape(n_rows, columns)
 
     totals = np.asarray(np.bincount(history.ravel(), counts.T.ravel(), n), np.float64)
-    return totals, table(history, near, near_weight, n), table(through, far, far_weight, rows)
+    return totals, table(history, near, near_weight, n), table(through, far, far_weight, n * base)
 
 
 def _continued(
-    weighed: Weighed, base: int, code: Integers, first: Integers, length: int
+    weighed: Weighed, code: Integers, first: Integers, length: int
 ) -> tuple[Integers, Floats]:
     """Codes continued by the `length` steps from each first one on, and their importance weights.
 
@@ -304,7 +292,7 @@ def _continued(
     """
     weight = np.ones(first.size)
     for j in range(length):
-        code = code * base + weighed.number[first + j]
+        code = code * _base(weighed.sizes) + weighed.number[first + j]
         weight *= weighed.weight[first + j]
     return code, weight
 
@@ -355,7 +343,8 @@ def weigh_steps(logs: Trajectories, policy: SamplingPolicy) -> Weighed:
     _require_likely(visits.reshape(table.shape), table)
     number = (action.astype(np.int64) * Z + reward) * S + next_state
     where = (step + episode, step - begin, end - step)
-    return Weighed(number, (1.0 / table).ravel()[cell], state.astype(np.int64), count, *where)
+    weight = (1.0 / table).ravel()[cell]
+    return Weighed(sizes, number, weight, state.astype(np.int64), count, *where)
 
 
 def _require_likely(visits: Floats, table: Floats) -> None:
@@ -450,11 +439,7 @@ class PopulationMoments:
 
 
 def population_moments(
-    model: LatentMDP,
-    length: int | tuple[int, int] = 1,
-    policy: SamplingPolicy = None,
-    *,
-    offsets: str = "all",
+    model: LatentMDP, length: Length = 1, policy: SamplingPolicy = None, *, offsets: str = "all"
 ) -> PopulationMoments:
     """Moments that `count_moments` converges to, for episodes of the model's horizon.
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from latentmdp._util import Floats, Integers, normalised
+from latentmdp._util.arrays import Floats, Integers, normalised
 
 
 class Evidence(NamedTuple):

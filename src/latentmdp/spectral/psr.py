@@ -21,16 +21,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from latentmdp._util import (
-    Fielded,
-    Flags,
-    Floats,
-    Indices,
-    Integers,
-    float_field,
-    frozen,
-    integer_field,
-)
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers, frozen
+from latentmdp._util.fields import Fielded, float_field, integer_field
 from latentmdp.engines import blocks, run_blocks
 from latentmdp.errors import ImpossibleObservationError
 from latentmdp.logs import Episode, Sizes, Trajectories
@@ -188,7 +180,11 @@ class PSR(Fielded):
 
     def predict_tests(self, history: AnyHistory, actions: Sequence[int]) -> Floats:
         """P(o_1 .. o_L | history || do a_1 .. a_L) of every sequence, shape (S, Z) L times."""
-        self._require_actions(actions)
+        if len(actions) == 0:
+            raise ValueError("actions must not be empty")
+        for a in actions:
+            if not isinstance(a, int | np.integer) or not 0 <= a < self.sizes[1]:
+                raise ValueError(f"action must be an integer in [0, {self.sizes[1]}), got {a!r}")
         states = self.state(history)[None]
         ends = np.array([int(history[0][-1])])
         S, _, Z = self.sizes
@@ -239,13 +235,9 @@ class PSR(Fielded):
         reach = self.pooled.sum(axis=(1, 3))
         total = self.operators.sum(axis=(1, 3))
         pooled_operators = total / np.where(reach > 0.0, reach, 1.0)[:, :, None, None]
-        return (
-            np.ascontiguousarray(self.operators.reshape(-1, k, k)),
-            np.ascontiguousarray(pooled_operators.reshape(S * S, k, k)),
-            np.ascontiguousarray(self.normalisers),
-            np.ascontiguousarray(self.pooled.ravel()),
-            np.ascontiguousarray(self.homes),
-        )
+        operators = self.operators.reshape(-1, k, k), pooled_operators.reshape(S * S, k, k)
+        tables = (*operators, self.normalisers, self.pooled.ravel(), self.homes)
+        return tuple(map(np.ascontiguousarray, tables))
 
     def to_fields(self) -> dict[str, Any]:
         """Every array and flag by name; the sizes are those of the operators."""
@@ -291,13 +283,6 @@ class PSR(Fielded):
                 f"no history of the data behind this PSR ends in state {states[strange][0]}, so "
                 "nothing can be predicted from there"
             )
-
-    def _require_actions(self, actions: Sequence[Any]) -> None:
-        if len(actions) == 0:
-            raise ValueError("actions must not be empty")
-        for a in actions:
-            if not isinstance(a, int | np.integer) or not 0 <= a < self.sizes[1]:
-                raise ValueError(f"action must be an integer in [0, {self.sizes[1]}), got {a!r}")
 
     def __repr__(self) -> str:
         S, A, Z = self.sizes

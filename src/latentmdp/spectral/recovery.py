@@ -21,8 +21,8 @@ one that is close to most of the others.
 
 import time
 import warnings
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.cluster.vq import ClusterError, kmeans2, vq
@@ -30,25 +30,13 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from scipy.special import logsumexp
 
-from latentmdp._util import (
-    Flags,
-    Floats,
-    Indices,
-    Integers,
-    RNGLike,
-    arrays,
-    as_generator,
-    normalised,
-    require_choice,
-)
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers, normalised
+from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.validation import require_choice
 from latentmdp.errors import RecoveryError, TrajectoryError
 from latentmdp.fit import Fit, FitWarning
-from latentmdp.logs import (
-    Trajectories,
-    cell_counts,
-    first_state_counts,
-    require_trajectories,
-)
+from latentmdp.logs import Trajectories, cell_counts, first_state_counts, require_trajectories
 from latentmdp.metrics import model_error
 from latentmdp.model import LatentMDP
 from latentmdp.spectral.psr import PSR
@@ -172,12 +160,7 @@ def _practical(
 
 
 def _count_towards(
-    psr: PSR,
-    logs: Trajectories,
-    shares: Floats,
-    centres: LatentMDP,
-    present: Flags,
-    average_share: float,
+    psr: PSR, logs: Trajectories, shares: Floats, centres: LatentMDP, present: Flags, mixed: float
 ) -> LatentMDP:
     """Counts shrunk towards the centres as much as predicts held-out episodes best.
 
@@ -190,7 +173,7 @@ def _count_towards(
     scores = []
     for strength in strengths:
         model = count_model(psr, logs[~held], shares[~held], centres, strength, present)
-        scores.append(_responsibilities(model, logs[held], average_share)[1].sum())
+        scores.append(_responsibilities(model, logs[held], mixed)[1].sum())
     best = strengths[int(np.argmax(scores))]
     return count_model(psr, logs, shares, centres, best, present)
 
@@ -230,11 +213,7 @@ class _Predictions(NamedTuple):
 
 
 def _predictions_at(
-    psr: PSR,
-    logs: Trajectories,
-    psr_states: Floats,
-    episodes: Integers,
-    back: tuple[int, ...] | range,
+    psr: PSR, logs: Trajectories, psr_states: Floats, episodes: Integers, back: Sequence[int]
 ) -> _Predictions:
     """Predictions at the states `back` places before the last one of each episode."""
     which = np.repeat(episodes, len(back))
@@ -401,14 +380,11 @@ def _model(psr: PSR, logs: Trajectories, rows: Floats, shares: Floats) -> Latent
     initial = normalised(first_state_counts(logs, S, shares), first_state_counts(logs, S))
     rows = np.where(rows.sum(axis=(3, 4), keepdims=True) > 0.0, rows, 1.0)
     values = np.arange(Z, dtype=np.float64) if psr.reward_values is None else psr.reward_values
-    return LatentMDP(
-        normalised(rows.sum(axis=4)),
-        normalised(rows.sum(axis=3)),
-        initial=initial,
-        weights=normalised(shares.sum(axis=0)),
-        horizon=int(logs.lengths.max()),
-        reward_values=values,
+    T, R, weights = (
+        normalised(part) for part in (rows.sum(axis=4), rows.sum(axis=3), shares.sum(0))
     )
+    about: Any = {"initial": initial, "weights": weights, "reward_values": values}
+    return LatentMDP(T, R, horizon=int(logs.lengths.max()), **about)
 
 
 def _responsibilities(

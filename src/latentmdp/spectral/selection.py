@@ -18,7 +18,9 @@ import numpy as np
 from scipy.linalg import qr
 from scipy.sparse.linalg import svds
 
-from latentmdp._util import Floats, Integers, Result, arrays
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.results import Result
 from latentmdp.spectral.moments import Moments, PopulationMoments
 
 

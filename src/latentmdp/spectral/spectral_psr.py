@@ -16,7 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import diags_array
 
-from latentmdp._util import Floats, Integers, arrays, require_choice
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.validation import require_choice
 from latentmdp.logs import Sizes, Trajectories, require_trajectories, sizes_of
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.spectral.moments import (

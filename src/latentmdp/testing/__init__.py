@@ -21,6 +21,6 @@ if TYPE_CHECKING:
         trajectory_probability,
     )
 else:
-    from latentmdp._util import lazy_names
+    from latentmdp._util.lazy import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

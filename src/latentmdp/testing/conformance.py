@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util import Floats
+from latentmdp._util.arrays import Floats
 from latentmdp.errors import LatentMDPError
 from latentmdp.instances import Instance, get_instance, make
 from latentmdp.io import load, save
@@ -127,11 +127,8 @@ def check_learner(
     episodes
         Of the logs, 500 by default, or of a run, 40 by default.
     """
-    kinds = {
-        # 500 episodes of the default models are some 1,200 visits of each row.
-        "fit": (_fit_rules, _separated_models, 500),
-        "run": (_run_rules, _random_models, 40),
-    }
+    # 500 episodes of the default models are some 1,200 visits of each row.
+    kinds = {"fit": (_fit_rules, _separated_models, 500), "run": (_run_rules, _random_models, 40)}
     present = [kind for method, kind in kinds.items() if hasattr(learner, method)]
     failures: list[str] = []
     if not present:
@@ -283,14 +280,13 @@ def _report_rules(fit: Any, logs: Trajectories) -> Rules:
     totals = weights.sum(axis=1, keepdims=True)
     expected = float(logs.multiplicities() @ (largest + np.log(totals))[:, 0])
     posterior = np.asarray(fit.responsibilities)
+    near = bool(np.isclose(fit.log_likelihood, expected, rtol=1e-8, atol=0.0))
+    fits, shares = posterior.shape == joint.shape, weights / totals
+    right = fits and np.allclose(posterior, shares, rtol=0.0, atol=1e-6)
     return {
-        f"log_likelihood is {fit.log_likelihood:.9g}, that of the model {expected:.9g}": bool(
-            np.isclose(fit.log_likelihood, expected, rtol=1e-8, atol=0.0)
-        ),
-        f"responsibilities must have shape {joint.shape}, got {posterior.shape}": posterior.shape
-        == joint.shape,
-        "the responsibilities are not the posterior under the model": posterior.shape == joint.shape
-        and np.allclose(posterior, weights / totals, rtol=0.0, atol=1e-6),
+        f"log_likelihood is {fit.log_likelihood:.9g}, that of the model {expected:.9g}": near,
+        f"responsibilities must have shape {joint.shape}, got {posterior.shape}": fits,
+        "the responsibilities are not the posterior under the model": right,
     }
 
 

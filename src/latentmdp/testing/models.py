@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util import Floats, RNGLike, as_generator
+from latentmdp._util.arrays import Floats
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.model import LatentMDP, RewardModel
 
 
@@ -132,12 +133,5 @@ def _unseen_costs(model: LatentMDP) -> LatentMDP:
     """The same transitions with a cost of each (s, a, s') that is paid but not seen."""
     M, S, A, _ = model.dimensions
     amounts = -np.arange(1.0, 1.0 + M * S * A * S).reshape(M, S, A, S) / (M * S * A * S)
-    return LatentMDP.from_amounts(
-        model.transitions,
-        amounts,
-        observed=False,
-        horizon=model.horizon,
-        initial=model.initial,
-        weights=model.weights,
-        allowed=model.allowed,
-    )
+    same = {name: getattr(model, name) for name in ("horizon", "initial", "weights", "allowed")}
+    return LatentMDP.from_amounts(model.transitions, amounts, observed=False, **same)

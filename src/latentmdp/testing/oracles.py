@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import Floats
+from latentmdp._util.arrays import Floats
 from latentmdp.errors import ImpossibleObservationError, ModelError, TooLargeError
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import (
@@ -178,7 +178,7 @@ def _enumerated(
 
     starts = (model.weights * model.initial[:, s] for s in range(model.n_states))
     total = sum(value(History((s,), (), ()), u) for s, u in enumerate(starts) if u.any())
-    return float(total) + _initial_bonus(model)
+    return float(total) + model.initial_value()
 
 
 def optimal_memoryless_value(
@@ -216,14 +216,14 @@ def _memoryless_value(
         P, earned = rules[0]
         systems = np.eye(model.n_states) - model.discount * P
         values = np.linalg.solve(systems, earned[..., None])[..., 0]
-        return float((start * values).sum()) + _initial_bonus(model)
+        return float((start * values).sum()) + model.initial_value()
     mass = start
     for t in range(model.horizon):
         P, earned = rules[t % len(rules)]
         total += factor * float((mass * earned).sum())
         mass = np.einsum("ms,msn->mn", mass, P)
         factor *= model.discount
-    return total + _initial_bonus(model)
+    return total + model.initial_value()
 
 
 def _endless_value(model: LatentMDP, policy: AnyPolicy) -> float:
@@ -252,8 +252,7 @@ def trajectory_probability(
     model: LatentMDP, states: Sequence[int], actions: Sequence[int], rewards: Sequence[int]
 ) -> float:
     """P(s_1.., r_1.. || do a_1..): the probability of what is seen if these actions are played."""
-    _require_lengths(states, actions, rewards)
-    history, joint = History(tuple(states), tuple(actions), tuple(rewards)), model.weights
+    history, joint = _history(states, actions, rewards), model.weights
     for likelihood in _likelihoods(model, _following(model), history, 0.0):
         joint = joint * likelihood
     return float(joint.sum())
@@ -276,8 +275,7 @@ def posterior(
     ImpossibleObservationError
         If an observation has probability zero in every context still possible.
     """
-    _require_lengths(states, actions, rewards)
-    history = History(tuple(states), tuple(actions), tuple(rewards))
+    history = _history(states, actions, rewards)
     return _belief(model, _following(model), history, smoothing, impossible=False)
 
 
@@ -438,16 +436,13 @@ def _bonus(model: LatentMDP) -> Floats:
     return np.zeros((M, S, A)) if model.bonus is None else model.bonus
 
 
-def _initial_bonus(model: LatentMDP) -> float:
-    return 0.0 if model.initial_bonus is None else float(model.weights @ model.initial_bonus)
-
-
-def _require_lengths(states: Sequence[int], actions: Sequence[int], rewards: Sequence[int]) -> None:
+def _history(states: Sequence[int], actions: Sequence[int], rewards: Sequence[int]) -> History:
     if len(states) != len(actions) + 1 or len(rewards) != len(actions):
         raise ValueError(
             f"L actions need L rewards and L+1 states, got {len(states)} states, "
             f"{len(actions)} actions and {len(rewards)} rewards"
         )
+    return History(tuple(states), tuple(actions), tuple(rewards))
 
 
 def _guard(what: str, count: int, limit: int) -> None:

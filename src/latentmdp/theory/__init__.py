@@ -62,6 +62,6 @@ if TYPE_CHECKING:  # for other parts of the library
     from latentmdp.theory.divergence import telling_outcomes
     from latentmdp.theory.visitation import occupancy
 else:
-    from latentmdp._util import lazy_names
+    from latentmdp._util.lazy import lazy_names
 
     __getattr__, __dir__, __all__ = lazy_names(__name__)

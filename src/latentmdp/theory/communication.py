@@ -22,7 +22,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from latentmdp._util import Flags, Floats, Integers, distances
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.cycles import distances
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.planning import solve_dense
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy

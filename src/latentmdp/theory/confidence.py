@@ -28,7 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import Floats, arrays, validation
+from latentmdp._util import arrays, validation
+from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 
 

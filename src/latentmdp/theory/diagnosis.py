@@ -15,7 +15,9 @@ from typing import Any, overload
 
 import numpy as np
 
-from latentmdp._util import Flags, Floats, RNGLike, arrays, as_generator
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Flags, Floats
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.logs import Logs
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import UniformPolicy
@@ -128,6 +130,10 @@ class Diagnosis(Verdicts):
         return self._if_separated(sample_size.initialization_error)
 
     @property
+    def _sizes(self) -> tuple[int, int, int]:
+        return self.n_contexts, self.n_states, self.n_actions
+
+    @property
     def psr_episodes(self) -> float:
         """n0 of Theorem 3.5 with its constants set to 1; NaN if the sigmas are not known."""
         if np.isnan(self.sigma_tau).all():
@@ -136,9 +142,7 @@ class Diagnosis(Verdicts):
         if accuracy == 0.0:
             return math.inf
         return sample_size.psr_episodes_for_clustering(
-            self.n_contexts,
-            self.n_states,
-            self.n_actions,
+            *self._sizes,
             self.horizon,
             sigma_tau=_smallest(self.sigma_tau),
             sigma_h=_smallest(self.sigma_joint),
@@ -154,13 +158,8 @@ class Diagnosis(Verdicts):
     @property
     def clustering_episodes(self) -> float:
         """n1 of Theorem 3.5 with C_1 = 1."""
-        return sample_size.clustering_episodes(
-            self.n_contexts,
-            self.n_states,
-            self.n_actions,
-            alpha_2=self.alpha_2,
-            alpha_3=float(self.alpha_3.min()),
-        )
+        least = float(self.alpha_3.min())
+        return sample_size.clustering_episodes(*self._sizes, alpha_2=self.alpha_2, alpha_3=least)
 
     def _if_separated(self, formula: Callable[[float, int], float]) -> float:
         if self.delta <= 0.0:
@@ -258,7 +257,6 @@ def diagnose(
     reach, rate = _followed(model, policy)
     reach = np.where(model.terminal, np.inf, reach)
     context, state = arrays.first_index(reach == reach.min())
-    tests, histories, joint, ends = _ranks(model, policy, length)
     alpha_3 = connectivity(model)
     steps_to_reveal, separated, short, long = None, None, None, None
     if many:
@@ -270,10 +268,7 @@ def diagnose(
     return Diagnosis(
         delta=separation(model),
         closest=closest_contexts(model) if many else None,
-        sigma_tau=tests,
-        sigma_h=histories,
-        sigma_joint=joint,
-        end_state_probs=ends,
+        **_ranks(model, policy, length),
         alpha_2=float(reach.min()),
         hardest=None if np.isnan(reach).any() else (context, state),
         alpha_3=alpha_3,
@@ -311,16 +306,14 @@ def _diameters(model: LatentMDP, most_work: float = 2e10) -> Floats:
     return diameter(model) if most_work >= M * S**4 else np.full(M, np.nan)
 
 
-def _ranks(model: LatentMDP, policy: AnyPolicy, length: int) -> tuple[Floats, ...]:
-    """sigma_tau, sigma_h, sigma_joint and end state probabilities; NaN if they are too many."""
+def _ranks(model: LatentMDP, policy: AnyPolicy, length: int) -> dict[str, Floats]:
+    """The fields about tests and histories; NaN if they are too many."""
+    of_histories = {"sigma_h": sigma_h, "sigma_joint": joint_sigma}
+    of_histories["end_state_probs"] = end_state_probs
     if table_entries(model, length) > MAX_ENTRIES:
-        return tuple(np.full(model.n_states, np.nan) for _ in range(4))
-    return (
-        sigma_tau(model, length),
-        sigma_h(model, policy, length),
-        joint_sigma(model, policy, length),
-        end_state_probs(model, policy, length),
-    )
+        return {name: np.full(model.n_states, np.nan) for name in ("sigma_tau", *of_histories)}
+    found = {name: measure(model, policy, length) for name, measure in of_histories.items()}
+    return {"sigma_tau": sigma_tau(model, length), **found}
 
 
 def _smallest(values: Floats) -> float:

@@ -24,17 +24,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from latentmdp._util import (
-    Floats,
-    Integers,
-    Result,
-    RNGLike,
-    arrays,
-    names,
-    philox_key,
-    validation,
-)
+from latentmdp._util import arrays, names, validation
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.random import RNGLike, philox_key
+from latentmdp._util.results import Result
 from latentmdp.belief import posterior
+from latentmdp.engines import blocks
 from latentmdp.model import LatentMDP, require_horizon, require_model
 from latentmdp.outcomes import row_sums
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy, action_table
@@ -213,38 +208,33 @@ def well_separated(
     episodes
         In total, shared equally by the contexts.
     """
+    from scipy.stats import beta
+
     from latentmdp.spectral import log_likelihoods  # imports slowly, and only this needs it
 
     require_horizon(model, "Condition 3")
     M = model.n_contexts
     per_context = max(2, arrays.positive_integer("episodes", episodes) // M)
     threshold, limit = (target / M) ** c1, (target / M) ** c2
-    exceed, block = np.zeros((M, M)), 1 << 13  # episodes at a time, to bound memory
+    exceed = np.zeros((M, M))
     seeds = np.random.SeedSequence(philox_key(rng)).spawn(M)
     for m in range(M):
         alone = model.replace(weights=np.eye(M)[m])
-        for first in range(0, per_context, block):
-            count = min(block, per_context - first)
-            logs = simulate(alone, policy or UniformPolicy(), count, seeds[m], first_episode=first)
+        for begin, end in blocks(per_context, 1 << 13):  # episodes at a time, to bound memory
+            acting = policy or UniformPolicy()
+            logs = simulate(alone, acting, end - begin, seeds[m], first_episode=begin)
             scores = log_likelihoods(model, logs)
             exceed[m] += (scores - scores[:, [m]] > np.log(threshold)).sum(axis=0)
     np.fill_diagonal(exceed, 0.0)
     share = exceed / per_context
     stderr = np.sqrt(share * (1.0 - share) / per_context)
     pairs = ~np.eye(M, dtype=bool)
-    low, high = _binomial_limits(exceed, per_context)
+    n, count = per_context, np.maximum(exceed, 1.0)
+    low = np.where(exceed > 0, beta.ppf(1e-4, count, n - exceed + 1.0), 0.0)
+    high = np.where(exceed < n, beta.ppf(0.95, exceed + 1.0, np.maximum(n - exceed, 1)), 1.0)
     below = True if (high[pairs] < limit).all() else None
     holds = False if (low[pairs] > limit).any() else below
     return WellSeparated(share, stderr, threshold, limit, np.full(M, per_context, np.int64), holds)
-
-
-def _binomial_limits(count: Floats, trials: int) -> tuple[Floats, Floats]:
-    """Lower (99.99%) and upper (95%) confidence limits of binomial probabilities."""
-    from scipy.stats import beta
-
-    low = np.where(count > 0, beta.ppf(1e-4, np.maximum(count, 1.0), trials - count + 1.0), 0.0)
-    high = np.where(count < trials, beta.ppf(0.95, count + 1.0, np.maximum(trials - count, 1)), 1.0)
-    return low, high
 
 
 @dataclass(frozen=True)
@@ -297,49 +287,33 @@ def revelation(
     table = action_table(policy, model)
     longest = horizon = require_horizon(model, "revelation")
     seed = np.random.SeedSequence(philox_key(rng))
-    first = _first_passage(model, policy, level, episodes, longest, seed)
+
+    def first_passage(steps: int) -> Floats:
+        """When the true context got there in each episode of so many steps; infinite if never."""
+        longer, first = model.replace(horizon=steps), np.full(episodes, np.inf)
+        for start, stop in blocks(episodes, max(1, (1 << 20) // (steps + 1))):
+            logs = simulate(longer, policy, stop - start, seed, first_episode=start)
+            assert logs.contexts is not None
+            owner = np.repeat(np.arange(len(logs)), logs.lengths + 1)
+            beliefs = posterior(longer, logs, along=True)
+            there = np.flatnonzero(beliefs[np.arange(owner.size), logs.contexts[owner]] >= level)
+            reached, earliest = np.unique(owner[there], return_index=True)
+            begin = logs.offsets[:-1] + np.arange(len(logs))
+            first[start + reached] = there[earliest] - begin[reached]
+        return first
+
+    first = first_passage(longest)
     while table is not None and len(table) == 1 and longest < 4096:
         there = np.isfinite(first).mean()
         if there >= 0.99:
             break
         longest = min(2 * longest, 4096)
-        first = _first_passage(model, policy, level, episodes, longest, seed)
+        first = first_passage(longest)
         if there > 0.0 and np.isfinite(first).mean() == there:
             break
     share = float((first <= horizon).mean())
     spread = float(first.std(ddof=1) / np.sqrt(episodes)) if np.isfinite(first).all() else np.inf
     half, most, nearly_all = np.quantile(first, [0.5, 0.9, 0.99], method="higher")
-    return Revelation(
-        level=level,
-        share=share,
-        stderr=float(np.sqrt(share * (1.0 - share) / episodes)),
-        mean=float(first.mean()),
-        mean_stderr=spread,
-        quantiles=(float(half), float(most), float(nearly_all)),
-        longest=longest,
-        episodes=episodes,
-    )
-
-
-def _first_passage(
-    model: LatentMDP,
-    policy: Policy | HistoryPolicy,
-    level: float,
-    episodes: int,
-    steps: int,
-    seed: np.random.SeedSequence,
-) -> Floats:
-    longer = model.replace(horizon=steps)
-    first = np.full(episodes, np.inf)
-    block = max(1, (1 << 20) // (steps + 1))
-    for start in range(0, episodes, block):
-        count = min(block, episodes - start)
-        logs = simulate(longer, policy, count, seed, first_episode=start)
-        assert logs.contexts is not None
-        owner = np.repeat(np.arange(count), logs.lengths + 1)
-        beliefs = posterior(longer, logs, along=True)
-        there = np.flatnonzero(beliefs[np.arange(owner.size), logs.contexts[owner]] >= level)
-        reached, earliest = np.unique(owner[there], return_index=True)
-        begin = logs.offsets[:-1] + np.arange(count)
-        first[start + reached] = there[earliest] - begin[reached]
-    return first
+    quantiles = (float(half), float(most), float(nearly_all))
+    stderr, mean = float(np.sqrt(share * (1.0 - share) / episodes)), float(first.mean())
+    return Revelation(level, share, stderr, mean, spread, quantiles, longest, episodes)

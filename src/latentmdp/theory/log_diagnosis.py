@@ -26,15 +26,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from latentmdp._util import (
-    Floats,
-    Integers,
-    Result,
-    RNGLike,
-    as_generator,
-    components,
-    names,
-)
+from latentmdp._util import names
+from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.cycles import components
+from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.results import Result
 from latentmdp.logs import Logs, Trajectories, cell_counts, sizes_of
 from latentmdp.policies import HistoryPolicy, MarkovPolicy, Policy, UniformPolicy
 from latentmdp.spectral import Evidence, evident_rank

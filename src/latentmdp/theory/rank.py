@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from latentmdp._util import Floats, arrays
+from latentmdp._util import arrays
+from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, UniformPolicy
 from latentmdp.theory.visitation import MAX_ENTRIES, histories, table_entries

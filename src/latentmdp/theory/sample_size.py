@@ -21,7 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import lambertw
 
-from latentmdp._util import Floats, RNGLike, arrays, as_generator, validation
+from latentmdp._util import arrays, validation
+from latentmdp._util.arrays import Floats
+from latentmdp._util.random import RNGLike, as_generator
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import simulate
@@ -120,12 +122,7 @@ class DecodingHorizons(NamedTuple):
 
 
 def decoding_horizons(
-    delta: float,
-    n_contexts: int,
-    n_states: int,
-    *,
-    accuracy: float = 0.05,
-    constant: float = 0.0,
+    delta: float, n_contexts: int, n_states: int, *, accuracy: float = 0.05, constant: float = 0.0
 ) -> DecodingHorizons:
     """Within which horizons contexts can be decoded, learned and planned for [chen2024].
 

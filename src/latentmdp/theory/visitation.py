@@ -12,7 +12,7 @@ from itertools import islice
 
 import numpy as np
 
-from latentmdp._util import Floats
+from latentmdp._util.arrays import Floats
 from latentmdp.model import LatentMDP
 from latentmdp.policies import HistoryPolicy, Policy, action_table
 
@@ -40,20 +40,13 @@ def occupancy(model: LatentMDP, policy: Policy | HistoryPolicy | Floats, steps: 
             for state, mass, chances in met:
                 visited[:, state, :] += mass[:, None] * chances
         return visits
-    visits = np.empty((steps, M, S, A))
+    visits, rows, probs = np.empty((steps, M, S, A)), model.outcomes.rows(), model.outcomes.probs
     states = model.initial
     for t in range(steps):
         visits[t] = states[:, :, None] * table[t if len(table) > 1 else 0] * model.allowed
-        states = _pushed(model, visits[t])
+        mass = visits[t].reshape(M, -1)[:, rows] * probs.T  # that comes to the next states
+        states = np.stack([np.bincount(model.outcomes.next_state, row, S) for row in mass])
     return visits
-
-
-def _pushed(model: LatentMDP, visits: Floats) -> Floats:
-    """Where (s, a) with these probabilities (M, S, A) lead to, (M, S)."""
-    M, S, _ = visits.shape
-    table = model.outcomes
-    mass = visits.reshape(M, -1)[:, table.rows()] * table.probs.T
-    return np.stack([np.bincount(table.next_state, row, S) for row in mass])
 
 
 def histories(model: LatentMDP, policy: Policy | HistoryPolicy, length: int) -> list[Floats]:

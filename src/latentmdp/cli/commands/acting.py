@@ -1,7 +1,7 @@
 """Learners that act: `learn`, `lucrl`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -35,28 +35,16 @@ def learn(
     """
     world = options.load_model(model)
     screen.checkpoint = checkpoint
-    learned = lm.learn(
-        world,
-        value_of(contexts),
-        episodes,
-        rng=seed,
-        method=method,
-        reward_model=reward_model,
-        checkpoint=checkpoint,
-        progress=screen.talks,
-    )
+    ways: dict[str, Any] = {"method": method, "reward_model": reward_model, "rng": seed}
+    kept: dict[str, Any] = {"checkpoint": checkpoint, "progress": screen.talks}
+    learned = lm.learn(world, value_of(contexts), episodes, **ways, **kept)
     outputs.save(learned)
     options.draw(plot, learned)
     informed = lm.evaluate(world, lm.QMDP().plan(world).policy, episodes=20_000, rng=seed).mean
-    rows = [
-        (
-            f"{p.first_episode} to {p.first_episode + p.episodes}",
-            p.n_contexts or "random actions",
-            p.model_error,
-            p.mean_return,
-        )
-        for p in learned.phases
-    ]
+    spans = [f"{p.first_episode} to {p.first_episode + p.episodes}" for p in learned.phases]
+    found = [(p.n_contexts or "random actions", p.model_error) for p in learned.phases]
+    means = [p.mean_return for p in learned.phases]
+    rows = [(span, *both, mean) for span, both, mean in zip(spans, found, means)]
     header = ("episodes", "contexts", "model error", "mean return")
     screen.table(f"learning in {model}", header, rows)
     screen.result("in all", {**learned.facts(), "qmdp_on_truth": informed}, model=model)

@@ -116,10 +116,8 @@ def diagnose(
         return
     content = content.held() if is_table else content
     if isinstance(content, lm.LatentMDP):
-        more, acting = (
-            {"episodes": episodes, "requirements": requirements},
-            find_policy(policy, content),
-        )
+        more = {"episodes": episodes, "requirements": requirements}
+        acting = find_policy(policy, content)
     elif not isinstance(content, lm.Trajectories):
         raise typer.BadParameter(f"{file} holds {type(content).__name__}")
     with screen.progress("measuring"):

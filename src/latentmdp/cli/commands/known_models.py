@@ -100,9 +100,8 @@ def compare(
     """
     from latentmdp.report import try_planner
 
-    planners = {}
-    for name in options.parts_of(methods):
-        planners[name] = planner(name, **limited(name, time_limit))
+    names = options.parts_of(methods)
+    planners = {name: planner(name, **limited(name, time_limit)) for name in names}
     world = options.load_model(model)
     results: list[PlannerResult] = []
     with screen.progress(total=len(planners)) as move:

@@ -8,7 +8,8 @@ import numpy as np
 import typer
 
 import latentmdp as lm
-from latentmdp._util import Worded, plural
+from latentmdp._util.results import Worded
+from latentmdp._util.words import plural
 from latentmdp.cli import options
 from latentmdp.cli.catalogue import find_policy
 from latentmdp.cli.screen import Screen
@@ -45,21 +46,13 @@ def solve(
     reference
         What to gain over: "logger", "always ACTION".
     """
-    arguments = structure.arguments()
+    arguments = structure.arguments() | {"horizon": horizon, "discount": discount}
+    arguments |= {"bootstrap": bootstrap, "reference": reference, "rng": seed}
     data, engine = source.read()
     doing = f"solving from {plural(len(data), 'episode')}"
     with warnings.catch_warnings(), screen.progress(doing):
         warnings.simplefilter("ignore")
-        solved = lm.solve(
-            data,
-            rng=seed,
-            bootstrap=bootstrap,
-            horizon=horizon,
-            discount=discount,
-            reference=reference,
-            engine=engine,
-            **arguments,
-        )
+        solved = lm.solve(data, engine=engine, **arguments)
     outputs.save(solved)
     options.draw(plot, solved)
     facts = {**solved.facts(), "missing": data.missing}
@@ -111,19 +104,10 @@ def fit(
     sure, model = assignment(fit, data), fit.model
     told = telling_outcomes(model) if model.n_contexts > 1 else []
     evidence = None if fit.selection is None else fit.selection.rows()
-    screen.result(
-        f"contexts in {source.logs}",
-        {
-            **fit.facts(),
-            **sure,
-            "profiles": Worded.lines(profiles(fit, data)),
-            "missing": data.missing,
-            "warnings": [str(warning.message) for warning in caught],
-        },
-        **{"logs": source.logs, "seed": seed, "out": out, "differences": dict(told)},
-        groups=groups,
-        evidence=evidence,
-    )
+    facts = {**fit.facts(), **sure, "profiles": Worded.lines(profiles(fit, data))}
+    facts |= {"missing": data.missing, "warnings": [str(warning.message) for warning in caught]}
+    inputs = {"logs": source.logs, "seed": seed, "out": out, "differences": dict(told)}
+    screen.result(f"contexts in {source.logs}", facts, **inputs, groups=groups, evidence=evidence)
     if evidence is not None:  # in full with --json; here what fits a terminal
         columns = [name for name in evidence[0] if name not in ("held-out", "log-likelihood")]
         rows = [[row[name] for name in columns] for row in evidence]

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 import latentmdp as lm
-from latentmdp._util import require_writable
+from latentmdp._util.storage import require_writable
 from latentmdp.cli import options
 from latentmdp.cli.catalogue import KINDS
 from latentmdp.cli.config import handed_on
@@ -17,10 +17,7 @@ from latentmdp.cli.screen import Screen
 
 @options.command()
 def demo(
-    screen: Screen,
-    out: Path = Path("out"),
-    quick: options.Quick = False,
-    seed: options.Seed = 0,
+    screen: Screen, out: Path = Path("out"), quick: options.Quick = False, seed: options.Seed = 0
 ) -> None:
     """Tell the whole story: hide the context, act, learn from nothing, certify.
 

@@ -51,7 +51,9 @@ class Cuda(Threads):
 
     def version_of(self, work: Callable[..., Any]) -> Callable[..., Any] | None:
         """What a GPU runs instead of a loop of the CPU; None if there is nothing."""
-        from latentmdp._kernels import kernels, play_episodes, posteriors, sum_returns
+        from latentmdp._kernels.belief import posteriors
+        from latentmdp._kernels.mixture import kernels
+        from latentmdp._kernels.rollout import play_episodes, sum_returns
         from latentmdp.engines.cuda import episodes, passes
 
         versions: dict[Any, Callable[..., Any]] = {

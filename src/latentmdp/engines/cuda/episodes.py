@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from latentmdp._util import Flags, Floats, Indices, Integers
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp.engines.cuda.device import gpu
 from latentmdp.engines.threads import blocks, run_blocks
 from latentmdp.errors import DeviceError
 
 if TYPE_CHECKING:
-    from latentmdp._kernels import Acting, Chances, ContextRuns, Earning, Filter
+    from latentmdp._kernels.belief import Filter
+    from latentmdp._kernels.rollout import ContextRuns, Earning, Playing
     from latentmdp.engines.cuda.kernels_episodes import RolloutKind
 
 _PIECE = 1 << 21
@@ -24,26 +25,15 @@ _PIECE = 1 << 21
 
 
 def play_episodes(
-    total: int,
-    threads: int,
-    chances: Chances,
-    acting: Acting,
-    rows: Indices,
-    places: Integers,
-    key: np.uint64,
-    first_episode: int,
-    horizon: int,
-    contexts: Indices,
-    lengths: Integers,
-    *logs: Any,
+    total: int, threads: int, playing: Playing, contexts: Indices, lengths: Integers, *logs: Any
 ) -> list[None]:
     """`play_episodes` of the CPU, for episodes whose contexts are drawn and which are all noted."""
     from latentmdp.engines.cuda.kernels_episodes import Noted, rollout_kernel
 
-    device, kernel = gpu(), rollout_kernel(_kind(chances, acting, rows))
-    tables = _tables(chances, acting, rows)
+    device, kernel, horizon = gpu(), rollout_kernel(_kind(playing)), playing.horizon
+    tables = _tables(playing)
     # The narrowest integers: what takes longest is the way to this machine.
-    kinds = [np.dtype(np.min_scalar_type(-most)) for most in chances.sizes]
+    kinds = [np.dtype(np.min_scalar_type(-most)) for most in playing.chances.sizes]
     bytes_each = sum(kind.itemsize for kind in kinds) * (horizon + 1) + 16.0
     for start, stop in device.pieces(total, bytes_each, _PIECE):
         n = stop - start
@@ -53,7 +43,8 @@ def play_episodes(
             device.empty(n, np.int32),
             *(device.empty((height, n), kind) for height, kind in parts),
         )
-        device.launch(kernel, n, *tables, key, first_episode + start, horizon, noted)
+        where = (playing.key, playing.first_episode + start, horizon)
+        device.launch(kernel, n, *tables, *where, noted)
         contexts[start:stop] = device.fetch(noted.contexts)
         lengths[start:stop] = device.fetch(noted.lengths)
         for log, target in zip(noted[2:], logs):
@@ -63,31 +54,19 @@ def play_episodes(
 
 
 def sum_returns(
-    total: int,
-    threads: int,
-    chances: Chances,
-    acting: Acting,
-    rows: Indices,
-    places: Integers,
-    key: np.uint64,
-    first_episode: int,
-    horizon: int,
-    earning: Earning,
-    runs: ContextRuns,
-    sums: Floats,
+    total: int, threads: int, playing: Playing, earning: Earning, runs: ContextRuns, sums: Floats
 ) -> list[None]:
     """`sum_returns` of the CPU: the returns never leave the block of threads that earned them."""
-    from latentmdp._kernels import SUMMED
+    from latentmdp._kernels.rollout import SUMMED
     from latentmdp.engines.cuda.kernels_episodes import returns_kernel
 
     device = gpu()
     block = 2 if device.simulated else SUMMED
-    kernel = returns_kernel(_kind(chances, acting, rows), block)
-    tables = _tables(chances, acting, rows)
+    kernel, tables = returns_kernel(_kind(playing), block), _tables(playing)
     earning, runs = device.put((earning, runs))
     for start, stop in blocks(total, max(1, _PIECE // SUMMED)):
         out = device.empty((stop - start, 2), np.float64)
-        where = (key, first_episode, horizon, earning, runs, out)
+        where = (*playing[4:], earning, runs, out)  # key, first episode and horizon
         device.launch_blocks(kernel, stop - start, block, start, *tables, *where)
         sums[start:stop] = device.fetch(out)
     return []
@@ -139,9 +118,10 @@ def _transpose(start: int, stop: int, log: Indices, target: Indices) -> None:
     target[start:stop] = log[:, start:stop].T
 
 
-def _kind(chances: Chances, acting: Acting, rows: Indices) -> RolloutKind:
+def _kind(playing: Playing) -> RolloutKind:
     from latentmdp.engines.cuda.kernels_episodes import RolloutKind
 
+    chances, acting, rows, *_ = playing
     if acting.follows:
         raise DeviceError(
             'device="cuda" does not follow policy graphs and their mixtures yet: they run with '
@@ -165,7 +145,7 @@ def _equal_steps(starts: Integers) -> int:
     return int(lengths[0]) if (lengths == lengths[0]).all() else 0
 
 
-def _tables(chances: Chances, acting: Acting, rows: Indices) -> Any:
+def _tables(playing: Playing) -> Any:
     """What is read at every step, on the GPU; rows of likelihoods by the outcomes of the world."""
-    filter_of_world = acting.filter._replace(pattern=rows)
-    return gpu().put((chances, acting._replace(filter=filter_of_world)))
+    filter_of_world = playing.acting.filter._replace(pattern=playing.rows)
+    return gpu().put((playing.chances, playing.acting._replace(filter=filter_of_world)))

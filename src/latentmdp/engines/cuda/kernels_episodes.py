@@ -12,21 +12,11 @@ import numpy as np
 from numba import cuda
 from numpy.typing import NDArray
 
-from latentmdp._kernels import (
-    SUMMED,
-    WORLD_STREAM,
-    add_scaled,
-    alias_draw,
-    begin_episode,
-    best_vector,
-    draw_entry,
-    observe_step,
-    product,
-    reset_belief,
-    uniform_pair,
-    update_belief,
-    write_belief,
-)
+from latentmdp._kernels.alias import alias_draw, draw_entry
+from latentmdp._kernels.belief import observe_step, reset_belief, update_belief, write_belief
+from latentmdp._kernels.philox import uniform_pair
+from latentmdp._kernels.rollout import SUMMED, WORLD_STREAM, add_scaled, begin_episode, best_vector
+from latentmdp._kernels.rows import product
 from latentmdp.engines.cuda.device import limited_jit
 from latentmdp.engines.cuda.kernels_mixture import add_halves
 

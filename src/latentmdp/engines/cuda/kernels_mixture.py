@@ -17,7 +17,7 @@ import numpy as np
 from numba import cuda
 from numpy.typing import NDArray
 
-from latentmdp._kernels import weigh_episode
+from latentmdp._kernels.mixture import weigh_episode
 
 
 class WeighedEpisodes(NamedTuple):
@@ -75,25 +75,19 @@ def weigh_kernel(width, lanes):
         if p >= weighed.first.shape[0]:
             return
         share = cuda.local.array(width, np.float64)
-        count, factor, log = weighed.counts[p], 0.0, 0.0
+        cells, base, lengths, first, counts, P, W, shares = weighed
+        count, factor, log = counts[p], 0.0, 0.0
         if count > 0.0:
+            begin = base[p // lanes] + p % lanes
             scale, total = weigh_episode(
-                weighed.cells,
-                weighed.base[p // lanes] + p % lanes,
-                weighed.lengths[p],
-                weighed.first[p],
-                weighed.P,
-                weighed.W,
-                share,
-                width,
-                lanes,
+                cells, begin, lengths[p], first[p], P, W, share, width, lanes
             )
             log = -math.inf
             if total > 0.0:
                 factor, log = count / total, count * (scale + math.log(total))
-        weighed.shares[p, width] = log
+        shares[p, width] = log
         for m in range(width):
-            weighed.shares[p, m] = share[m] * factor if factor > 0.0 else 0.0
+            shares[p, m] = share[m] * factor if factor > 0.0 else 0.0
 
     return weigh
 

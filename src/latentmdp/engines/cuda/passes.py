@@ -15,11 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from latentmdp._util import Floats, Indices, Integers, segments
+from latentmdp._util.arrays import Floats, Indices, Integers, segments
 from latentmdp.engines.cuda.device import gpu
 
+# Episodes side by side: the threads of a warp.
 _LANES = 32
+# Episodes whose shares are read together: they fit into the cache that all threads have.
 _CHUNK = 1 << 18
+# Entries that a block of threads adds up: enough to outweigh its start, few enough that the lists
+# of frequent cells are shared out.
 _SEGMENT = 1 << 12
 
 
@@ -42,7 +46,7 @@ class EpisodePass:
     def __init__(
         self, groups: Sequence[tuple[NDArray[Any], Integers, Indices]], sizes: tuple[int, int, int]
     ) -> None:
-        from latentmdp._kernels import interleave_lanes
+        from latentmdp._kernels.mixture import interleave_lanes
 
         self._gpu = gpu()
         n_cells, n_beginnings, n_contexts = sizes
@@ -74,11 +78,6 @@ class EpisodePass:
         self._lists = put(lists)
         self._counts: dict[tuple[int, ...], tuple[Sequence[Floats], Any]] = {}
         self._rooms: tuple[Any, list[Any]] = (None, [])
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes of cells and lists that one pass reads."""
-        return sum(int(array.nbytes) for array in (*self._episodes, *self._lists))
 
     def __call__(
         self, counts: Sequence[Floats], table: Floats, first: Floats

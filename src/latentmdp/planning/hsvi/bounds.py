@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from latentmdp._total_reward import sure_rule
-from latentmdp._util import Flags, Floats, Integers, compile_seconds
+from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.clock import compile_seconds
 from latentmdp.engines import blocks, run_blocks, thread_count
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Flags, Floats, Indices, Integers, frozen, read_only, segments
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers, frozen, read_only, segments
 from latentmdp.model import LatentMDP
 from latentmdp.outcomes import ContextVectors, Outcomes, RunInBlocks, at_once, numbered
 from latentmdp.planning.hsvi import kernels_lumping as kernels

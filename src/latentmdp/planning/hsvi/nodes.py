@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Flags, Floats, Indices, Integers, segments
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers, segments
 from latentmdp.planning.graphs import graph_bounds
 from latentmdp.planning.hsvi import kernels
 from latentmdp.planning.hsvi.bounds import AT_ONCE, Bounds

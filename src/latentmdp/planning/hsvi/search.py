@@ -28,7 +28,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from latentmdp._util import Floats, Integers
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.hsvi.bounds import EXPLORED, Bounds
 from latentmdp.planning.hsvi.kernels import Expansion

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Floats, Integers
+from latentmdp._util.arrays import Floats, Integers
 from latentmdp.outcomes import RunInBlocks
 from latentmdp.planning.hsvi import kernels_sets as kernels
 from latentmdp.planning.hsvi.kernels_sets import Room, Sets, make_room

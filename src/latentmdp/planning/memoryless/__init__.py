@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
-from latentmdp._util import RNGLike, as_generator, require_choice
+from latentmdp._util.random import RNGLike, as_generator
+from latentmdp._util.validation import require_choice
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning.base import Plan
 from latentmdp.planning.limits import PlanningClock, check_limit

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from latentmdp._util import Indices
+from latentmdp._util.arrays import Indices
 from latentmdp.planning.limits import PlanningClock
 from latentmdp.planning.memoryless.cadp import Incumbent, MemorylessProblem, coordinate_ascent
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latentmdp._kernels import bellman
-from latentmdp._util import Flags, Floats, Indices, Integers
+from latentmdp._util.arrays import Flags, Floats, Indices, Integers
 from latentmdp.model import LatentMDP
 from latentmdp.planning.base import enclosing
 from latentmdp.planning.chains import policy_chain

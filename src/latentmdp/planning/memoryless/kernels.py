@@ -10,7 +10,8 @@ in between. Values are backed up by `latentmdp._kernels.bellman`.
 
 import numpy as np
 
-from latentmdp._kernels import follow, njit
+from latentmdp._kernels import njit
+from latentmdp._kernels.bellman import follow
 
 
 @njit(cache=True, nogil=True)
