@@ -263,12 +263,8 @@ class _Choice:
 
     def _arrivals(self, graph: PolicyGraph) -> Floats:
         """u_i(m) of every node, (n, M)."""
-        model, table, nodes, followers = (
-            self.model,
-            self.model.outcomes,
-            graph.nodes,
-            graph.followers,
-        )
+        model, nodes, followers = self.model, graph.nodes, graph.followers
+        table = model.outcomes
         n, rows = nodes.actions.size, _groups(nodes.offsets) % model.n_states * model.n_actions
         node, outcome = arrays.segments(table.starts, rows + nodes.actions)
         arrived = np.zeros((n + 1, model.n_contexts))  # the last row is where an episode is over
