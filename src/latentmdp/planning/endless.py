@@ -109,7 +109,10 @@ def best_from_above(
             total += 1
             is_close |= total * (1.0 - discount) > _ENOUGH
             if is_close or is_over():
-                return np.where(np.diff(steps.first)[:, None] > 0, value + shift, 0.0)
+                # No more than the largest reward at every step, where backups were few.
+                most = max(float(rewards.max(initial=0.0)), 0.0)
+                above = np.minimum(value + shift, most / (1.0 - discount * flatness.most))
+                return np.where(np.diff(steps.first)[:, None] > 0, above, 0.0)
         sweeps *= 2  # what moves slowly through the states needs many, and few solves
         rows_before, rows = rows, np.empty((S, M), np.int64)
         bellman.greedy_rows(steps.first, q[0], rows)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from latentmdp._total_reward import sure_rule
-from latentmdp._util.arrays import Flags, Floats, Integers
+from latentmdp._util.arrays import ROW_TOLERANCE, Flags, Floats, Integers
 from latentmdp._util.clock import compile_seconds
 from latentmdp.engines import blocks, run_blocks, thread_count
 from latentmdp.model import LatentMDP
@@ -59,6 +59,12 @@ def _sizes(content: Any) -> dict[int, int]:
     if not isinstance(content, tuple):
         return {id(content): np.asarray(content).nbytes}
     return {number: size for part in content for number, size in _sizes(part).items()}
+
+
+def _by_class(values: Floats) -> Floats:
+    """Values (layers, S, K, M) by class, (layers, S M, K)."""
+    layers, _, K, _ = values.shape
+    return np.ascontiguousarray(values.swapaxes(2, 3)).reshape(layers, -1, K)
 
 
 def empty_store(n_cells: int, widest: int, n_actions: int) -> Store:
@@ -140,6 +146,7 @@ class Bounds:
         self.quotient = quotient(model, room, clock)
         model = self.quotient.model
         self.model, self.check, self.threads = model, clock.check, threads
+        self._known = set(vars(model))  # what a model remembers from now on counts too
         self.few = 4.0 * kernels.LANES if few is None else few
         self.kept: list[Integers] = []
         self._clock, self.memory = clock, clock.memory
@@ -149,11 +156,17 @@ class Bounds:
         lumping_check = self.quotient.keep_apart or (check if is_small else None)
         self.lumping = lump(model, self.share_all, lumping_check)
         problem = self.problem = self.lumping.problem
-        alive = np.count_nonzero(~model.terminal)
+        alive = int(np.count_nonzero(~model.terminal))
         self._of_policy = 8.0 * model.n_layers * alive * model.n_contexts
-        flat = self.lumping.flat()
+        # Where no two pairs are alike, the model's own values are those of the classes. Learners'
+        # models, with dense rows that sum to less than one, pay there for what is lost.
+        is_own = int(problem.first[-1]) == model.n_states * model.n_contexts
+        if is_own and not model.is_table:
+            sums = model.transitions.sum(axis=3)[:, model.allowed]
+            is_own = bool((sums > 1.0 - ROW_TOLERANCE).all())
+        flat = model if is_own else self.lumping.flat()
         q = q_values(flat, clock.with_time_left().check, threads)
-        self.best = np.ascontiguousarray(best_of(flat, q)[:, :, 0])
+        self.best = np.ascontiguousarray(best_of(flat, q)).reshape(problem.layers, -1)
         least = _least(problem)
         hidden = 0.0 if model.initial_bonus is None else float(np.abs(model.initial_bonus).max())
         weights = np.where(model.weights > 0.0, model.weights, model.weights.mean())
@@ -173,7 +186,7 @@ class Bounds:
         lowest = max(float(least.min()), float(first_plans.min()))
         self.magnitude = max(float(np.abs(self.best).max()), -lowest) + hidden
         self._least_rise = 1e-13 * self.magnitude
-        self.tables = Tables(problem, self._sets.nothing(), first_plans, policy_of, q[..., 0])
+        self.tables = Tables(problem, self._sets.nothing(), first_plans, policy_of, _by_class(q))
         X, A = problem.allowed.shape
         widest = int(problem.width.max())
         self._by_state = np.diff(problem.starts[::A])  # outcomes of all actions
@@ -287,14 +300,14 @@ class Bounds:
         """
         problem, lumping, model = self.problem, self.lumping, self.model
         state = np.repeat(np.arange(problem.width.size), problem.width)
-        alone = best_actions(flat, q, self.check)[..., 0]
+        alone = best_actions(flat, q, self.check).reshape(problem.layers, -1)
         mean = np.zeros((problem.layers, *problem.allowed.shape))
-        for values, out in zip(q[..., 0], mean):
+        for values, out in zip(_by_class(q), mean):
             np.add.at(out, state, self.reference[:, None] * values)
         joint = np.where(problem.allowed, mean, -np.inf).argmax(axis=2)
         # Solving for the values without an end takes as long as hundreds of layers.
         pairs = state.size * problem.layers
-        outcomes = 1.0 + flat.outcomes.size / problem.allowed.shape[1]
+        outcomes = 1.0 + flat.outcomes.size * flat.n_contexts / problem.allowed.shape[1]
         cost = outcomes * (problem.layers if problem.ends else 500.0)
         room = memory / (8.0 * pairs)
         n = int(min(model.n_contexts, max(2.0, AT_ONCE * _LOOKS / cost), max(2.0, room)))
@@ -305,7 +318,7 @@ class Bounds:
         # The first at once, as time may run out for the others.
         for some, check in ((1, self._clock.with_time_left().check), (n + 1, self.check)):
             try:
-                values = policy_values(flat, actions[:, state, :some], check)[..., 0]
+                values = self._earned(flat, actions[:, :, :some], check)
             except LimitReached:
                 break
         if model.duration.is_total:
@@ -317,6 +330,14 @@ class Bounds:
         policy_of = policy[lumping.contexts]
         first_plans = np.ascontiguousarray(np.moveaxis(values, 2, 0)).reshape(-1, pairs)
         return actions, first_plans, policy_of
+
+    def _earned(
+        self, flat: LatentMDP, actions: Integers, check: Callable[[], None] | None = None
+    ) -> Floats:
+        """What policies (layers, X, K) earn from every class on, (layers, all classes, K)."""
+        if flat is not self.model:
+            actions = np.repeat(actions, self.problem.width, axis=1)
+        return _by_class(policy_values(flat, actions, check))
 
     def _ending_policies(
         self, flat: LatentMDP, actions: Integers, values: Floats
@@ -332,7 +353,7 @@ class Bounds:
         actions = actions.copy()
         actions[0, :, 0] = rule[self.lumping.leaders]
         while True:
-            values = policy_values(flat, actions[:, state])[..., 0]
+            values = self._earned(flat, actions)
             endless = np.zeros(actions.shape[1:], np.bool_)
             np.logical_or.at(endless, state, np.isinf(values[0]))
             if not endless.any():
@@ -388,13 +409,9 @@ class Bounds:
         n, n_links = self.n_plans, self.store.size[kernels.LINKS]
         return Plans(vector[:n], cell[:n], action[:n], start[:n], link[:n_links])
 
-    def layer_of(self, cells: Integers) -> Integers:
-        """The layers of cells."""
-        return cells // self.problem.width.size
-
     def points_of_layers(self) -> list[Integers]:
         """The points of every layer."""
-        layers = self.layer_of(self.store.points.cell[: self.n_points])
+        layers = self.store.points.cell[: self.n_points] // self.problem.width.size
         order = np.argsort(layers, kind="stable")
         return np.split(order, np.searchsorted(layers[order], np.arange(1, self.problem.layers)))
 
@@ -637,7 +654,8 @@ class Bounds:
     @property
     def nbytes(self) -> float:
         """The memory that the bounds take, and at least a policy of them."""
-        own = (self.store, self.tables, self.lumping, self.best, self._sets.listed)
+        remembered = tuple(x for name, x in vars(self.model).items() if name not in self._known)
+        own = (self.store, self.tables, self.lumping, self.best, self._sets.listed, remembered)
         return self.standing * self._of_policy + float(sum(_sizes(own).values()))
 
     @property
@@ -654,14 +672,13 @@ class Bounds:
 
     def collect(self) -> None:
         """Drop the plans that no point has and none that is kept is linked to."""
-        store, plans, n = self.store, self.plans, self.n_plans
+        store, n = self.store, self.n_plans
         wanted, number = np.zeros(n, np.bool_), np.empty(n, np.int64)
         of_points = store.points.plan[: self.n_points]
         roots = [of_points, self.best_plans, *self.kept]
-        counts = np.diff(np.append(plans.start, len(plans.link)))
         first = np.concatenate(roots)
-        kernels.mark(first[first >= 0], plans.start, counts, plans.link, wanted)
-        kernels.drop(store, counts, wanted, number)
+        wanted[first[first >= 0]] = True
+        kernels.drop(store, wanted, number)
         for numbers in roots:
             found = numbers >= 0
             numbers[found] = number[numbers[found]]

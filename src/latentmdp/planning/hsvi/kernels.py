@@ -734,38 +734,28 @@ def write_vectors(start, stop, plans, vectors, policies, first, members, rows, o
 
 
 @njit(cache=True, nogil=True)
-def mark(first, starts, counts, links, wanted):
-    """Mark the plans that are linked to, directly or through others, from the first ones."""
-    stack = np.empty(wanted.shape[0], np.int64)
-    n = 0
-    for i in first:
-        if not wanted[i]:
-            wanted[i], stack[n] = True, i
-            n += 1
-    while n > 0:
-        n -= 1
-        i = stack[n]
-        for place in range(starts[i], starts[i] + counts[i]):
-            j = links[place]
-            if j >= 0 and not wanted[j]:
-                wanted[j], stack[n] = True, j
-                n += 1
+def drop(store, wanted, number):
+    """Drop all plans but the `wanted` ones (n,) and those they are linked to; the others move up.
 
-
-@njit(cache=True, nogil=True)
-def drop(store, counts, wanted, number):
-    """Move the wanted plans, which have so many links, to the front; number (n,) is what they are
-    then, -1 for those that are dropped.
+    number (n,) is what they are then, -1 for those that are dropped. Links lead to plans, and
+    policies, that were there before.
     """
     plans, n, links = store.plans, 0, 0
-    for i in range(wanted.shape[0]):
+    n_plans, start = wanted.shape[0], plans.start
+    ends = np.empty(n_plans, np.int64)
+    for i in range(n_plans - 1, -1, -1):
+        ends[i] = start[i + 1] if i + 1 < n_plans else store.size[LINKS]
+        for k in range(start[i], ends[i] if wanted[i] else start[i]):
+            if plans.link[k] >= 0:
+                wanted[plans.link[k]] = True
+    for i in range(n_plans):
         number[i] = n if wanted[i] else -1
         if wanted[i]:
-            begin, plans.start[n] = plans.start[i], links
+            begin, start[n] = start[i], links
             plans.cell[n], plans.action[n] = plans.cell[i], plans.action[i]
             plans.vector[n] = plans.vector[i]
-            for k in range(begin, begin + counts[i]):
-                j = plans.link[k]  # an earlier plan, or a policy
+            for k in range(begin, ends[i]):
+                j = plans.link[k]
                 plans.link[links] = number[j] if j >= 0 else j
                 links += 1
             n += 1

@@ -107,8 +107,9 @@ class InformedSets:
         self._widest = int(problem.width.max())
         self._n_words = -(-self._widest // 64)
         # An outcome's layers are listed once for all sets if it takes no longer to look at all of
-        # them than at all classes.
-        self._most_layers = self._widest // self._n_words
+        # them than at all classes, and if there is room.
+        a_layer = 8.0 * (1 + self._n_words) * max(problem.next_state.size, 1)
+        self._most_layers = min(self._widest // self._n_words, int(memory / a_layer))
         a_set = 8.0 * (problem.layers + 2 + self._n_words + 2 * problem.allowed.shape[1])
         self._most_entries = memory / (12.0 + a_set / _ENTRIES_OF_A_SET)
         self._most_points = memory / (8.0 * problem.layers)
