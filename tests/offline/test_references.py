@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.offline.references import ConstantActions, has_arms, rule_value, rules
+from latentmdp.offline.references import (
+    ConstantActions,
+    has_arms,
+    randomised,
+    rule_value,
+    rules,
+)
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +127,50 @@ def test_a_trial_promises_no_more_than_its_arms() -> None:
     assert any("not identified" in message for message in found.warnings)
     assert found.value.low < logs.returns().mean() < found.value.high
     assert found.gain.low < 0.0 < found.gain.high
+
+
+def test_what_an_arm_earns_is_the_mean_of_those_who_took_it() -> None:
+    """Sicker people of one arm, which harms, make its action rare in good states: no bias of that.
+
+    The importance-sampling estimate with the arms' propensities is the mean return of the arm.
+    """
+    logs = trial(2, 3, lambda kind, arm: 0.2 * (arm == 0) - 0.3 * kind * (arm == 1))
+    arm, returns = logs.actions[logs.offsets[:-1]], logs.returns()
+    shares = np.bincount(arm) / arm.size
+    chances = randomised(logs).propensities.reshape(len(logs), -1)
+    np.testing.assert_allclose(chances[:, 0], shares[arm])
+    assert (chances[:, 1:] == 1.0).all()
+    means = [returns[arm == a].mean() for a in range(3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = lm.solve(logs, 2, rng=0, bootstrap=5)
+        apart = [
+            lm.off_policy_value(logs, lm.MarkovPolicy(np.tile(np.eye(3)[a], (2, 1))), method=method)
+            for a in range(3)
+            for method in ("importance", "per-decision")
+        ]
+    assert [one.mean for one in apart] == pytest.approx(np.repeat(means, 2))
+    assert all("not identified" in one.warnings[0] for one in apart)
+    assert found.logged.mean == pytest.approx(max(means))
+    assert not any("disagree" in message for message in found.warnings)
+    best = found.references[1 + int(np.argmax(means))]
+    assert best.gain.low <= 0.0 <= best.gain.high
+    assert best.value.low < max(means) < best.value.high
+    error = returns[arm == np.argmax(means)].std(ddof=1) / np.sqrt((arm == np.argmax(means)).sum())
+    assert best.value.high - best.value.low > 2 * 1.96 * error
+
+
+def test_what_was_always_alike_is_not_certain() -> None:
+    """No click in 200 trials of an action: between 0 and about three in 200."""
+    rng = np.random.default_rng(0)
+    action = np.repeat([0, 1], 200)
+    clicks = np.where(action == 0, 0, rng.random(400) < 0.1)
+    table = {"episode": np.arange(400), "t": 0 * action, "state": 0 * action}
+    logs = lm.Trajectories.from_table(table | {"action": action, "reward": clicks.astype(float)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = lm.solve(logs, 1, rng=0, bootstrap=5)
+        ours = lm.off_policy_value(logs, lm.MarkovPolicy(np.array([[1.0, 0.0]])))
+    for value in (found.references[1].value, ours):
+        assert value.mean == 0.0 == value.low
+        assert 0.5 * 3 / 200 < value.high < 3 * 3 / 200

@@ -249,8 +249,6 @@ def logger_warnings(
     """Whether logged actions depend on more than the state, as `behaviour` (S, A) does not."""
     held = _some_of(logs, rng)
     setting = _Setting.of(held, model, behaviour, None, model.terminal)
-    if setting.arms:
-        return ("no individual ever changes its action: what a change would do is not identified",)
     worst = _extreme(setting, held, lambda name: name.startswith("logger"))
     if worst is None:
         return ()

@@ -8,7 +8,8 @@ for each context where the logger knew it, so their values are exact.
 does to those who take it throughout, and nothing else. "Some do well whatever they take" and "some
 do well on this action" then have the same likelihood [holland1986]: what a change of action would
 bring is not identified, and a policy that changes it may be promised anything. So only actions
-taken throughout are compared: `ConstantActions` is the planner for such logs.
+taken throughout are compared: `ConstantActions` is the planner for such logs. What each earns is
+the mean of those who took it, which needs no model (`randomised`).
 """
 
 from __future__ import annotations
@@ -92,6 +93,20 @@ def has_arms(logs: Trajectories) -> bool:
     counts = logs.multiplicities()[logs.beginnings()[long]]
     first = logs.actions[offsets[:-1][long]]
     return bool(counts @ varies <= 0.02 * counts.sum() and np.unique(first).size > 1)
+
+
+def randomised(logs: Trajectories) -> Trajectories:
+    """The logs of a trial with its propensities: the share of an arm at first, and 1 from then on.
+
+    Others that are not a trial, or have propensities, stay as they are.
+    """
+    if logs.propensities is not None or not has_arms(logs):
+        return logs
+    first = logs.individual_offsets()[:-1][np.diff(logs.individual_offsets()) > 0]
+    arm, counts = logs.actions[first], logs.step_counts()[first]
+    chances = np.ones(logs.n_steps)
+    chances[first] = (np.bincount(arm, counts) / counts.sum())[arm]
+    return logs._with(propensities=chances)
 
 
 @dataclass(frozen=True)

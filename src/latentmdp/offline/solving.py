@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self, cast
@@ -70,8 +70,8 @@ from latentmdp.offline.optimism_bias import (
 from latentmdp.offline.references import (
     ConstantActions,
     Reference,
-    Rule,
     has_arms,
+    randomised,
     rule_value,
     rules,
 )
@@ -421,10 +421,26 @@ def solve(
     )
     steps = require_horizon(world, "the value of a policy found in logs")
     ends = possible_returns(paid_range(some, world), world, steps, final)
-    value = corrected(in_model.value, differences[:, 0], confidence).within(*ends)
-    references = _references(in_model.value, world, compared, differences, confidence, ends)
-    by = None if some.propensities is not None else logger_rows
-    logged = logged_estimate(some, plan.policy, world, by, generator, final)
+    taken, returns = seen.sum(axis=(0, 1)), some.returns(world.discount)
+    fewest = int(min(len(some), taken[taken > 0.0].min(initial=np.inf)))
+
+    def possible(value: Interval) -> Interval:
+        return value.of_alike(fewest, returns, confidence).within(*ends)
+
+    trial = randomised(some) if known_rows is None else some
+    by = None if trial.propensities is not None else logger_rows
+    logged = logged_estimate(trial, plan.policy, world, by, generator, final)
+    values = [in_model.value, *(rule_value(world, rule) for rule in compared.values())]
+    if arms:
+        policies = [plan.policy, *(rule[0] for rule in compared.values())]
+        sources = [(trial, by), (some, logger_rows), *[(trial, by)] * (len(compared) - 1)]
+        estimates = [  # alike for one arm, in its rounding too
+            logged_estimate(source, policy, world, chances, np.random.default_rng(0), final)
+            for (source, chances), policy in zip(sources, policies)
+        ]
+        _own_means(estimates, steps, values, differences)
+    value = possible(corrected(values[0], differences[:, 0], confidence))
+    references = _references(list(compared), values, differences, confidence, ends, possible)
     first_steps = in_model.first_steps(logged.steps)
     has_belief = getattr(plan.policy, "model", None) is not None
     if fit.weight_model is not None and fit.model.n_contexts > 1 and has_belief:
@@ -492,26 +508,38 @@ def _reference_name(reference: str | Policy, logs: Logs) -> str:
     return reference
 
 
+def _own_means(
+    estimates: Sequence[LoggedEstimate], steps: int, values: list[float], differences: Floats
+) -> None:
+    """Write the means of a trial's arms over the values, where they reach all steps.
+
+    The differences of the bootstrap keep their bias, and get the spread of these means.
+    """
+    for k, own in enumerate(estimates):
+        if own.steps == steps:
+            errors = differences[:, k] - differences[:, k].mean()
+            scale = own.stderr / max(float(errors.std(ddof=1)), 1e-300)
+            values[k], differences[:, k] = own.mean, differences[:, k] + (scale - 1.0) * errors
+
+
 def _references(
-    value: float,
-    model: LatentMDP,
-    compared: Mapping[str, Rule],
+    rule_names: Sequence[str],
+    values: Sequence[float],
     differences: Floats,
     confidence: float,
     ends: tuple[float, float],
+    possible: Callable[[Interval], Interval],
 ) -> tuple[Reference, ...]:
     """What each rule earns, and what the policy gains over it, with intervals by the bootstrap.
 
-    Nothing earns less or more than the `ends`.
+    Values and differences are those of the policy, then of the rules. No gain is larger than the
+    `ends` of what is possible are apart; `possible` keeps a value between them.
     """
-    references = []
-    for (name, rule), errors in zip(compared.items(), differences[:, 1:].T):
-        other = rule_value(model, rule)
-        gain = corrected(value - other, differences[:, 0] - errors, confidence)
-        earned = corrected(other, errors, confidence).within(*ends)
-        references.append(
-            Reference(name, earned, gain.within(ends[0] - ends[1], ends[1] - ends[0]))
-        )
+    width, references = ends[1] - ends[0], []
+    for name, other, errors in zip(rule_names, values[1:], differences[:, 1:].T):
+        gain = corrected(values[0] - other, differences[:, 0] - errors, confidence)
+        earned = possible(corrected(other, errors, confidence))
+        references.append(Reference(name, earned, gain.within(-width, width)))
     return tuple(references)
 
 
