@@ -224,9 +224,10 @@ _EXTREME = 14.0
 
 
 def _extreme(
-    setting: _Setting, logs: Trajectories, asked: Callable[[str], bool]
+    logs: Trajectories, model: LatentMDP, behaviour: Floats, asked: Callable[[str], bool]
 ) -> _Finding | None:
     """The worst answer to some questions, by their names, if it is extreme."""
+    setting = _Setting.of(logs, model, behaviour, None, model.terminal)
     answers = (one.answer() for one in setting._questions(logs) if asked(one.name))
     worst = max(answers, key=lambda one: one.surprise)
     return worst if worst.surprise > _EXTREME else None
@@ -238,8 +239,9 @@ def outcome_warnings(
     """What in some logs no latent MDP like this one would show, whoever acted; the worst of it."""
     held = _some_of(logs.without_contexts(), rng)
     behaviour = logged_behaviour(held, sizes=model.dimensions[1:])
-    setting = _Setting.of(held, model, behaviour, None, model.terminal)
-    worst = _extreme(setting, held, lambda name: name != "leaving" and "logger" not in name)
+    worst = _extreme(
+        held, model, behaviour, lambda name: name != "leaving" and "logger" not in name
+    )
     return () if worst is None else (f"{worst.in_words()}: {worst.question.advice}",)
 
 
@@ -248,8 +250,7 @@ def logger_warnings(
 ) -> tuple[str, ...]:
     """Whether logged actions depend on more than the state, as `behaviour` (S, A) does not."""
     held = _some_of(logs, rng)
-    setting = _Setting.of(held, model, behaviour, None, model.terminal)
-    worst = _extreme(setting, held, lambda name: name.startswith("logger"))
+    worst = _extreme(held, model, behaviour, lambda name: name.startswith("logger"))
     if worst is None:
         return ()
     return (

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
-from latentmdp._util import Flags, Floats, Integers, Result
+from latentmdp._util import Fielded, Flags, Floats, Integers, Result
 from latentmdp.engines import Engine, as_engine
 from latentmdp.estimation import EM, cut_short, only_tried, restricted
 from latentmdp.fit import Fit, without_fit_warnings
@@ -45,26 +45,26 @@ them one by one."""
 
 
 @dataclass(frozen=True, eq=False)
-class StandardErrors(Result):
+class StandardErrors(Result, Fielded):
     """Standard errors of a fit's parameters, by the bootstrap.
 
     Attributes
     ----------
     weights : (M,)
     initial : (M, S)
-    transitions : (M, S, A, S) or None
-        None in a model with more than a million of them.
     rewards : (M, S, A)
         Of mean rewards.
+    transitions : (M, S, A, S) or None
+        None in a model with more than a million of them.
     covariates : (M, d) or None
         Of the coefficients of the covariates in `fit.weight_model`, where they matter.
     """
 
     weights: Floats
     initial: Floats
-    transitions: Floats | None
     rewards: Floats
-    covariates: Floats | None
+    transitions: Floats | None = None
+    covariates: Floats | None = None
 
     @classmethod
     def of(cls, refits: Sequence[Sequence[Any]]) -> StandardErrors:
@@ -73,16 +73,6 @@ class StandardErrors(Result):
             None if column[0] is None else np.std(column, axis=0, ddof=1) for column in zip(*refits)
         ]
         return cls(*spreads)
-
-    def to_fields(self) -> dict[str, Any]:
-        """Every attribute by name."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_fields(cls, found: dict[str, Any]) -> Self:
-        """The errors with these fields."""
-        values: list[Any] = [found.get(one.name) for one in fields(cls)]
-        return cls(*values)
 
 
 def bootstrap_differences(
@@ -144,8 +134,8 @@ def _parameters(model: LatentMDP, weight_model: WeightModel | None) -> list[Floa
     return [
         model.weights,
         model.initial,
-        model.transitions if M * S * A * S <= _DENSE else None,
         model.planning_rewards(),
+        model.transitions if M * S * A * S <= _DENSE else None,
         None if weight_model is None else weight_model.coefficients,
     ]
 

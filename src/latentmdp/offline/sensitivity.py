@@ -26,19 +26,18 @@ recommendation. Measured amounts beyond the model's rewards keep their means.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import brentq
 
-from latentmdp._util import Floats, Integers, Result
+from latentmdp._util import Fielded, Floats, Integers, Result
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.outcomes import row_sums
 
 
 @dataclass(frozen=True, eq=False)
-class Sensitivity(Result):
+class Sensitivity(Result, Fielded):
     """What an unseen influence on the logger could do to the gain over it.
 
     Attributes
@@ -69,16 +68,6 @@ class Sensitivity(Result):
             f"{self.overturned:.3g} may undo the gain, and one of {self.doubtful:.3g} make it "
             "doubtful"
         )
-
-    def to_fields(self) -> dict[str, Any]:
-        """Everything as plain values."""
-        return {**vars(self), "gammas": self.gammas.tolist(), "gains": self.gains.tolist()}
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> Self:
-        """Those with these fields."""
-        rows = {name: np.array(fields[name], np.float64) for name in ("gammas", "gains")}
-        return cls(**{**fields, **rows})
 
 
 def sensitivity(

@@ -93,6 +93,9 @@ from latentmdp.theory import Diagnosis, diagnose, occupancy
 _PLAIN = ("optimism_bias", "model_first_steps", "unsupported", "seconds", "settings")
 """Fields of a result that a file holds as they are."""
 
+_MEASURED = ("sensitivity", "standard_errors")
+"""Those that files of earlier versions lack."""
+
 
 class SolveWarning(UserWarning):
     """The value of the policy is less certain than its interval says; the message says why."""
@@ -184,7 +187,7 @@ class Solved(Result):
     def to_fields(self) -> dict[str, Any]:
         """Every field by name but for `policy`, which is the plan's, and `model`, the fit's."""
         return {
-            **{name: getattr(self, name) for name in ("plan", "fit", "standard_errors", *_PLAIN)},
+            **{name: getattr(self, name) for name in ("plan", "fit", *_MEASURED, *_PLAIN)},
             "value": list(self.value),
             "logged_mean": self.logged.mean,
             "logged_stderr": self.logged.stderr,
@@ -192,7 +195,6 @@ class Solved(Result):
             "final_states": list(self.final_states),
             "warnings": list(self.warnings),
             "checks": None if self.checks is None else self.checks.to_fields(),
-            "sensitivity": None if self.sensitivity is None else self.sensitivity.to_fields(),
             "references": {one.name: [*one.value, *one.gain] for one in self.references},
             "support": {"rows": [list(row) for row in self.support]},
         }
@@ -201,7 +203,7 @@ class Solved(Result):
     def from_fields(cls, fields: dict[str, Any]) -> Self:
         """The outcome with these fields."""
         effective = float_field(fields, "effective_size", None)
-        checks, bounds = fields.get("checks"), fields.get("sensitivity")
+        checks = fields.get("checks")
         return cls(
             policy=fields["plan"].policy,
             plan=fields["plan"],
@@ -219,8 +221,7 @@ class Solved(Result):
             ),
             support=tuple(Support(*row) for row in fields.get("support", {}).get("rows", ())),
             checks=FitChecks.from_fields(checks) if checks else None,
-            sensitivity=Sensitivity.from_fields(bounds) if bounds else None,
-            standard_errors=fields.get("standard_errors"),
+            **{name: fields.get(name) for name in _MEASURED},
             **{name: fields[name] for name in _PLAIN},
         )
 
