@@ -91,11 +91,9 @@ def sensitivity(
         """Where so much gain is lost."""
         if not left > 0.0:
             return 1.0
-        most = 2.0
-        while loss(most) < left:
-            most *= 4.0
-            if most > 1e3:  # odds of a thousand to one: no choice is left to chance
-                return float("inf")
+        most = 1e3  # odds of a thousand to one: no choice is left to chance
+        if loss(most) < left:
+            return float("inf")
         return float(brentq(lambda gamma: loss(gamma) - left, 1.0, most, rtol=1e-3))
 
     gains = np.array([gain.mean - loss(gamma) for gamma in gammas])

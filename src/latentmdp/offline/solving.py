@@ -93,6 +93,12 @@ from latentmdp.theory import Diagnosis, diagnose, occupancy
 _PLAIN = ("optimism_bias", "model_first_steps", "unsupported", "seconds", "settings")
 """Fields of a result that a file holds as they are."""
 
+_LOOKED_FOR = (
+    *("shared_rewards", "shared_transitions", "shared_initial"),
+    *("covariates", "max_contexts", "reward_model"),
+)
+"""What `initialize` is asked as `solve` is."""
+
 _MEASURED = ("sensitivity", "standard_errors")
 """Those that files of earlier versions lack."""
 
@@ -342,6 +348,7 @@ def solve(
         Where the passes over the episodes and the repetitions of the bootstrap run; in threads by
         default. The result does not depend on it.
     """
+    looked_for = {name: value for name, value in locals().items() if name in _LOOKED_FOR}
     require_logs("logs", logs)
     validation.require_inside("confidence", confidence)
     bootstrap = arrays.positive_integer("bootstrap", bootstrap)
@@ -349,7 +356,7 @@ def solve(
         raise ValueError("bootstrap must be at least 2 to measure a spread")
     if n_contexts != "auto":
         n_contexts = arrays.positive_integer("n_contexts", n_contexts)
-    max_contexts = arrays.positive_integer("max_contexts", max_contexts)
+    looked_for["max_contexts"] = arrays.positive_integer("max_contexts", max_contexts)
     if planner is not None:
         arrays.require_instance("planner", planner, Planner)
     if horizon is not None:
@@ -357,23 +364,14 @@ def solve(
     if discount is not None and not 0.0 < discount <= 1.0:
         raise ValueError(f"discount must lie in (0, 1], got {discount}")
     baseline = _reference_name(reference, logs)
-    looked_for: dict[str, Any] = {
-        "shared_rewards": shared_rewards,
-        "shared_transitions": shared_transitions,
-        "shared_initial": shared_initial,
-        "covariates": covariates,
-        "max_contexts": max_contexts,
-        "reward_model": reward_model,
-    }
     began = time.perf_counter()
     generator = as_generator(rng)
     some = logs.held()
     if len(some) == len(logs):
         logs = some  # read once
-    known_rows = None
-    if behaviour is not None and not isinstance(behaviour, str):
-        known_rows = _checked(behaviour, logs)
-    knowledge = "auto" if behaviour is None else "shared" if known_rows is not None else behaviour
+    knowledge, known_rows = "auto" if behaviour is None else behaviour, None
+    if not isinstance(knowledge, str):
+        knowledge, known_rows = "shared", _checked(knowledge, logs)
     require_choice("behaviour", knowledge, ("shared", "by-context", "auto"))
     final, arms = final_states(logs), has_arms(some)
     if arms and knowledge == "auto":  # actions given once say nothing of what the logger saw later
