@@ -85,13 +85,7 @@ from latentmdp.logs import Batch, Logs, Trajectories, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.checks import logger_warnings
-from latentmdp.offline.logger import (
-    AnyPolicy,
-    Logger,
-    beliefs_of,
-    followed,
-    logger_of,
-)
+from latentmdp.offline.logger import AnyPolicy, Logger, beliefs_of, followed, logger_of
 from latentmdp.offline.references import randomised
 from latentmdp.planning import action_table, backward_q
 from latentmdp.policies import Policy

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from latentmdp._util import Fielded, Flags, Floats, Integers, Result
+from latentmdp._util import Flags, Floats, Integers, Result
 from latentmdp.engines import Engine, as_engine
 from latentmdp.estimation import EM, cut_short, only_tried, restricted
 from latentmdp.fit import Fit, without_fit_warnings
@@ -45,7 +45,7 @@ them one by one."""
 
 
 @dataclass(frozen=True, eq=False)
-class StandardErrors(Result, Fielded):
+class StandardErrors(Result):
     """Standard errors of a fit's parameters, by the bootstrap.
 
     Attributes

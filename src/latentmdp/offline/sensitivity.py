@@ -30,14 +30,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from latentmdp._util import Fielded, Floats, Integers, Result
+from latentmdp._util import Floats, Integers, Result
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.outcomes import row_sums
 
 
 @dataclass(frozen=True, eq=False)
-class Sensitivity(Result, Fielded):
+class Sensitivity(Result):
     """What an unseen influence on the logger could do to the gain over it.
 
     Attributes

@@ -42,13 +42,7 @@ from latentmdp._util import (
     validation,
 )
 from latentmdp.engines import Engine
-from latentmdp.estimation import (
-    MAX_CONTEXTS,
-    final_states,
-    initialize,
-    only_tried,
-    tried_pairs,
-)
+from latentmdp.estimation import MAX_CONTEXTS, final_states, initialize, only_tried, tried_pairs
 from latentmdp.fit import Fit, FitWarning, logged_behaviour
 from latentmdp.logs import Logs, cell_counts, require_logs
 from latentmdp.metrics import Interval
@@ -227,7 +221,7 @@ class Solved(Result):
             ),
             support=tuple(Support(*row) for row in fields.get("support", {}).get("rows", ())),
             checks=FitChecks.from_fields(checks) if checks else None,
-            **{name: fields.get(name) for name in _MEASURED},
+            **{name: fields[name] for name in _MEASURED if name in fields},
             **{name: fields[name] for name in _PLAIN},
         )
 
