@@ -9,7 +9,8 @@ does to those who take it throughout, and nothing else. "Some do well whatever t
 do well on this action" then have the same likelihood [holland1986]: what a change of action would
 bring is not identified, and a policy that changes it may be promised anything. So only actions
 taken throughout are compared: `ConstantActions` is the planner for such logs. What each earns is
-the mean of those who took it, which needs no model (`randomised`).
+the mean of those who took it, by the state in which they began, which needs no model
+(`randomised`).
 """
 
 from __future__ import annotations
@@ -96,16 +97,19 @@ def has_arms(logs: Trajectories) -> bool:
 
 
 def randomised(logs: Trajectories) -> Trajectories:
-    """The logs of a trial with its propensities: the share of an arm at first, and 1 from then on.
+    """The logs of a trial with its propensities, 1 after the first action.
 
-    Others that are not a trial, or have propensities, stay as they are.
+    That is an arm's share of those who begin in the state, with all as one observation more: where
+    arms were given by how ill somebody was, those who were alike are compared. Logs that are no
+    trial, or have propensities, stay as they are.
     """
     if logs.propensities is not None or not has_arms(logs):
         return logs
     first = logs.individual_offsets()[:-1][np.diff(logs.individual_offsets()) > 0]
-    arm, counts = logs.actions[first], logs.step_counts()[first]
-    chances = np.ones(logs.n_steps)
-    chances[first] = (np.bincount(arm, counts) / counts.sum())[arm]
+    begun, arm = logs.steps().state[first], logs.actions[first]
+    table, chances = np.zeros((logs.n_states, logs.n_actions)), np.ones(logs.n_steps)
+    np.add.at(table, (begun, arm), logs.step_counts()[first])
+    chances[first] = normalised(table + table.sum(axis=0) / table.sum())[begun, arm]
     return logs._with(propensities=chances)
 
 

@@ -230,7 +230,8 @@ class Solved(Result):
         assert self.standard_errors is not None
         pairs = zip(self.model.weights, self.standard_errors.weights)
         words = ", ".join(f"{weight:.3g} ± {error:.2g}" for weight, error in pairs)
-        return Worded(self.model.weights, words if self.model.n_contexts > 1 else "")
+        apart = {"transitions", "rewards", "initial", "behaviour"} - {*self.fit.shared}
+        return Worded(self.model.weights, words if apart else "")  # else weights mean nothing
 
     def __repr__(self) -> str:
         doubts = f", {plural(len(self.warnings), 'warning')}" if self.warnings else ""
