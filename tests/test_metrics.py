@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models import random_model
+from scipy import stats
 
 import latentmdp as lm
+from latentmdp.metrics import Interval
 
 
 @pytest.mark.parametrize("form", ["bernoulli", "next-state"])
@@ -84,3 +86,14 @@ def test_the_adjusted_rand_index_counts_pairs() -> None:
     assert lm.adjusted_rand_index(np.zeros(5, int), np.zeros(5, int)) == 1.0
     shuffled = [lm.adjusted_rand_index(a, rng.permutation(b)) for _ in range(400)]
     assert abs(np.mean(shuffled)) < 4 * np.std(shuffled) / 20
+
+
+def test_returns_that_were_alike_leave_something_open():
+    """Agresti and Coull: none of n, and two more at each end."""
+    ends, n = np.array([0.0, 1.0, np.nan]), 96
+    value = Interval(0.0, 0.0, 0.0).of_alike(n, ends, 0.95)
+    share = 2 / (n + 4)
+    half = stats.t.ppf(0.975, n) * np.sqrt(share * (1 - share) / (n + 4))
+    assert value == pytest.approx(Interval(0.0, share - half, share + half))
+    wide = Interval(0.0, -1.0, 1.0)
+    assert wide.of_alike(n, ends, 0.95) == wide

@@ -162,10 +162,6 @@ class ContextSelection(Result):
     def __repr__(self) -> str:
         return f"ContextSelection({self.n_contexts} of {self.candidates}: {self.statement!r})"
 
-    def to_fields(self) -> dict[str, Any]:
-        """Every attribute by name but the models, which files leave out."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.compare}
-
     @classmethod
     def from_fields(cls, found: dict[str, Any]) -> Self:
         """The evidence with these fields; raises where they do not fit each other."""

@@ -129,6 +129,17 @@ class Interval(NamedTuple):
         """The same, no lower and no higher than what is possible."""
         return Interval(*(min(max(end, low), high) for end in self))
 
+    def of_alike(self, episodes: int, returns: Floats, confidence: float) -> Interval:
+        """The same, unless it has no width: what was always alike is not certain for that reason.
+
+        It is then that of `mean_return`, of so many `episodes` that all earned its mean, where
+        others earned these `returns`; NaN is left out.
+        """
+        if self.low < self.high or episodes < 1:
+            return self
+        alike = np.full(episodes, self.mean)
+        return mean_return(alike, returns[~np.isnan(returns)], confidence) or self
+
     def __str__(self) -> str:
         return f"{self.mean:.4g} [{self.low:.4g}, {self.high:.4g}]"
 

@@ -53,3 +53,6 @@ def test_logs_against_a_model(files):
     assert [row["p_value"] for row in found["checks"]] == [check.p_value for check in checks]
     text = run("diagnose", folder / "logs.npz", "--model", folder / "m.npz").stdout
     assert "beyond the model" in " ".join(text.split())
+    lm.save(lm.QMDP().plan(model).policy, folder / "policy.npz")
+    again = run_json("diagnose", folder / "logs.npz", "--model", folder / "policy.npz")
+    assert again["checks"] == found["checks"]

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.offline.references import ConstantActions, has_arms, rule_value, rules
+from latentmdp.offline.references import (
+    ConstantActions,
+    has_arms,
+    randomised,
+    rule_value,
+    rules,
+)
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +127,71 @@ def test_a_trial_promises_no_more_than_its_arms() -> None:
     assert any("not identified" in message for message in found.warnings)
     assert found.value.low < logs.returns().mean() < found.value.high
     assert found.gain.low < 0.0 < found.gain.high
+
+
+def test_what_an_arm_earns_is_the_mean_of_those_who_took_it() -> None:
+    """Sicker people of one arm, which harms, make its action rare in good states: no bias of that.
+
+    The importance-sampling estimate is the mean return of the arm, each individual by the inverse
+    of the share of its arm among those who began alike.
+    """
+    logs = trial(2, 3, lambda kind, arm: 0.2 * (arm == 0) - 0.3 * kind * (arm == 1))
+    arm, returns = logs.actions[logs.offsets[:-1]], logs.returns()
+    begun, shares = logs.first_states, np.bincount(arm) / arm.size
+    chances = randomised(logs).propensities.reshape(len(logs), -1)
+    alike = np.array([((begun == s) & (arm == a)).sum() for s, a in zip(begun, arm)])
+    expected = (alike + shares[arm]) / (np.bincount(begun)[begun] + 1)
+    np.testing.assert_allclose(chances[:, 0], expected)
+    assert (chances[:, 1:] == 1.0).all()
+    means = [np.average(returns[arm == a], weights=1 / expected[arm == a]) for a in range(3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = lm.solve(logs, 2, rng=0, bootstrap=5)
+        apart = [
+            lm.off_policy_value(logs, lm.MarkovPolicy(np.tile(np.eye(3)[a], (2, 1))), method=method)
+            for a in range(3)
+            for method in ("importance", "per-decision")
+        ]
+    assert [one.mean for one in apart] == pytest.approx(np.repeat(means, 2))
+    assert all("not identified" in one.warnings[0] for one in apart)
+    assert found.logged.mean == pytest.approx(max(means))
+    assert not any("disagree" in message for message in found.warnings)
+    best = found.references[1 + int(np.argmax(means))]
+    assert best.gain.low <= 0.0 <= best.gain.high
+    assert best.value.low < max(means) < best.value.high
+    error = returns[arm == np.argmax(means)].std(ddof=1) / np.sqrt((arm == np.argmax(means)).sum())
+    assert best.value.high - best.value.low > 2 * 1.96 * error
+
+
+def test_arms_that_were_given_by_the_first_state_are_compared_alike() -> None:
+    """The drug does nothing and goes to those who begin well, who earn one more at once."""
+    rng = np.random.default_rng(3)
+    begun = rng.integers(0, 2, 4_000)
+    arm = (rng.random(4_000) < np.where(begun == 1, 0.9, 0.1)).astype(int)
+    states = np.column_stack([begun, rng.integers(0, 2, (4_000, 2))])
+    logs = lm.Trajectories.from_arrays(
+        states, np.repeat(arm[:, None], 2, axis=1), states[:, :-1], reward_values=[0.0, 1.0]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        drug = lm.MarkovPolicy(np.tile([0.0, 1.0], (2, 1)))
+        value = lm.off_policy_value(logs, drug, method="importance")
+    assert logs.returns()[arm == 1].mean() > 1.3
+    assert value.low < 1.0 < value.high  # of a normal error 1 in 20 would miss; this seed does not
+    assert value.high - value.low < 0.2
+
+
+def test_what_was_always_alike_is_not_certain() -> None:
+    """No click in 200 trials of an action: between 0 and about three in 200."""
+    rng = np.random.default_rng(0)
+    action = np.repeat([0, 1], 200)
+    clicks = np.where(action == 0, 0, rng.random(400) < 0.1)
+    table = {"episode": np.arange(400), "t": 0 * action, "state": 0 * action}
+    logs = lm.Trajectories.from_table(table | {"action": action, "reward": clicks.astype(float)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = lm.solve(logs, 1, rng=0, bootstrap=5)
+        ours = lm.off_policy_value(logs, lm.MarkovPolicy(np.array([[1.0, 0.0]])))
+    for value in (found.references[1].value, ours):
+        assert value.mean == 0.0 == value.low
+        assert 0.5 * 3 / 200 < value.high < 3 * 3 / 200

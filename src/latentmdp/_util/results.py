@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from html import escape
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 from latentmdp._util.arrays import same_content
 
@@ -63,6 +63,15 @@ class Result(Factual):
             return NotImplemented
         compared = [field.name for field in fields(cast(Any, self)) if field.compare]
         return all(same_content(getattr(self, name), getattr(other, name)) for name in compared)
+
+    def to_fields(self) -> dict[str, Any]:
+        """The fields by name that are compared, for a file; unless a class chooses."""
+        return {one.name: getattr(self, one.name) for one in fields(cast(Any, self)) if one.compare}
+
+    @classmethod
+    def from_fields(cls, found: dict[str, Any]) -> Self:
+        """The result with these fields."""
+        return cls(**found)
 
     def facts(self) -> dict[str, Any]:
         """What a reader wants to know first, by name; every field, unless a class chooses."""

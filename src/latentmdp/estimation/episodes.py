@@ -42,6 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentmdp._util.arrays import Floats, Indices, Integers, normalised
+from latentmdp._util.words import plural
 from latentmdp.engines import Engine, Threads, total, tree_sum
 from latentmdp.errors import DeviceError, TrajectoryError
 from latentmdp.logs import (
@@ -642,7 +643,8 @@ def checked_logs(logs: Logs | Sequence[Logs], minimum: int = 1) -> list[Logs]:
     longest = max(part.longest for part in parts)
     if longest < minimum:
         raise TrajectoryError(
-            f"every episode is too short: the longest has {longest} steps, {minimum} are needed"
+            f"every episode is too short: the longest has {plural(longest, 'step')}, {minimum} are "
+            "needed"
         )
     return parts
 

@@ -364,7 +364,7 @@ _NODES: dict[str, FieldType] = {
     **_each(_INTEGERS, "followers", "first"),
     "stays": _FLAGS,
 }
-_SINCE_0_2 = ("checks", "references", "sensitivity", "support")
+_SINCE_0_2 = ("checks", "references", "support")
 """Fields of a `Solved` that files of version 0.2 lack."""
 
 _DENSE = ("transitions", "reward_probs")
@@ -470,12 +470,8 @@ for _kind in (
         # the policy and the model are those of the plan and of the fit
         optional=("policy", "model", *_SINCE_0_2, "standard_errors"),
     ),
-    Kind(
-        "standard-errors",
-        "StandardErrors",
-        lambda: offline.StandardErrors,
-        optional=("transitions", "covariates"),
-    ),
+    Kind("standard-errors", "StandardErrors", lambda: offline.StandardErrors),
+    Kind("sensitivity", "Sensitivity", lambda: offline.Sensitivity),
     Kind(
         "run",
         "Run",

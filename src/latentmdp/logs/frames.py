@@ -314,15 +314,14 @@ def _mixed(name: str, column: Any) -> Exception:
             )
         if cell is None or cell != cell:
             continue
-        kind = type(cell)
-        number = issubclass(kind, int | float | np.number) and not issubclass(kind, bool)
-        kind = float if number else kind
-        if first is not None and kind is not first:
+        number = isinstance(cell, int | float | np.number) and not isinstance(cell, bool)
+        kind = float if number else type(cell)
+        first = first or kind
+        if kind is not first:
             one = "a number" if first is float else f"of type {first.__name__}"
             return ColumnTypeError(
                 f"column {name!r} is {cell!r:.60} in row {row}: must be {one}, as in earlier rows"
             )
-        first = kind
     kind = first or type(None)
     return ColumnTypeError(f"column {name!r} holds {kind.__name__} values, which no table can hold")
 

@@ -296,11 +296,9 @@ def _sorted_rows(columns: dict[str, Any], names: dict[str, str]) -> _Rows:
     called: Any = episode[first] if labels is None else [labels[i] for i in episode[first]]
     rows = _Rows(columns, names, order, offsets, called)
     again = np.concatenate([[False], same & (t[1:] == t[:-1])])[: episode.size]
-    if not counts:
-        rows.refuse(again, "t", "occurs twice in the episode")
-        return rows
     ups = np.diff(t)[same]
-    if 2 * (ups > 1).sum() > ups.size:  # visits in months 0, 3, 6, 12: times, whose order counts
+    # dates, or visits in months 0, 3, 6, 12: times, whose order counts
+    if not counts or 2 * (ups > 1).sum() > ups.size:
         rows.refuse(again, "t", "occurs twice in the episode")
         return rows
     begin, length = t[offsets[:-1]], np.diff(offsets)  # 0, 1, a year: wherever it begins

@@ -210,21 +210,13 @@ class Trajectories(Logs, Fielded):
         reward_values: ArrayLike | None = None,
         **details: Any,
     ) -> None:
+        given = {**locals(), **details}  # by name: the signature is the one list of them
         strange = [name for name in details if name not in _DETAILS]
         if strange:
             raise TypeError(
                 f"Trajectories takes no {strange[0]!r}; it takes {', '.join(_DETAILS)} by name"
             )
-        fields: dict[str, Any] = {
-            "states": states,
-            "actions": actions,
-            "rewards": rewards,
-            "offsets": offsets,
-            "contexts": contexts,
-            "counts": counts,
-            "reward_values": reward_values,
-            **{name: details.get(name) for name in _DETAILS},
-        }
+        fields: dict[str, Any] = {name: given.get(name) for name in _FIELDS}
         declared = {"states": n_states, "actions": n_actions}
         required = ("states", "actions", "rewards", "offsets")
         try:
@@ -536,9 +528,8 @@ class Trajectories(Logs, Fielded):
 
     def individuals(self) -> Integers:
         """(N,): the individual that each episode belongs to, numbered from 0 in their order."""
-        if self.continues is None:
-            return np.arange(len(self))
-        return np.asarray(np.cumsum(~self.continues) - 1)
+        continues = np.zeros(len(self), np.bool_) if self.continues is None else self.continues
+        return np.asarray(np.cumsum(~continues) - 1)
 
     @property
     def n_individuals(self) -> int:
@@ -558,8 +549,6 @@ class Trajectories(Logs, Fielded):
         individuals = np.arange(self.n_individuals)[key]
         if individuals.ndim != 1:
             raise IndexError(f"individuals are taken by a slice, mask or 1-d index, got {key}")
-        if self.continues is None:
-            return self._gathered(individuals)
         first = np.append(self.beginnings(), len(self))
         sizes = np.diff(first)[individuals]
         starts = np.cumsum(sizes) - sizes

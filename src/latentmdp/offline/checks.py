@@ -135,9 +135,7 @@ class FitChecks(Result):
 
     def facts(self) -> dict[str, Any]:
         """The failures, or that there are none."""
-        text = f"none of {plural(len(self), 'check')} failed"
-        if self.failed:
-            text = "\n".join(self.warnings())
+        text = "\n".join(self.warnings()) or f"none of {plural(len(self), 'check')} failed"
         return {"checks": Worded(list(self.checks), text), "replicates": self.replicates}
 
     def to_fields(self) -> dict[str, Any]:
@@ -215,9 +213,10 @@ _EXTREME = 14.0
 
 
 def _extreme(
-    setting: _Setting, logs: Trajectories, asked: Callable[[str], bool]
+    logs: Trajectories, model: LatentMDP, behaviour: Floats, asked: Callable[[str], bool]
 ) -> _Finding | None:
     """The worst answer to some questions, by their names, if it is extreme."""
+    setting = _Setting.of(logs, model, behaviour, None, model.terminal)
     answers = (one.answer() for one in setting._questions(logs) if asked(one.name))
     worst = max(answers, key=lambda one: one.surprise)
     return worst if worst.surprise > _EXTREME else None
@@ -229,8 +228,9 @@ def outcome_warnings(
     """What in some logs no latent MDP like this one would show, whoever acted; the worst of it."""
     held = _some_of(logs.without_contexts(), rng)
     behaviour = logged_behaviour(held, sizes=model.dimensions[1:])
-    setting = _Setting.of(held, model, behaviour, None, model.terminal)
-    worst = _extreme(setting, held, lambda name: name != "leaving" and "logger" not in name)
+    worst = _extreme(
+        held, model, behaviour, lambda name: name != "leaving" and "logger" not in name
+    )
     return () if worst is None else (f"{worst.in_words()}: {worst.question.advice}",)
 
 
@@ -239,10 +239,7 @@ def logger_warnings(
 ) -> tuple[str, ...]:
     """Whether logged actions depend on more than the state, as `behaviour` (S, A) does not."""
     held = _some_of(logs, rng)
-    setting = _Setting.of(held, model, behaviour, None, model.terminal)
-    if setting.arms:
-        return ("no individual ever changes its action: what a change would do is not identified",)
-    worst = _extreme(setting, held, lambda name: name.startswith("logger"))
+    worst = _extreme(held, model, behaviour, lambda name: name.startswith("logger"))
     if worst is None:
         return ()
     return (
@@ -365,15 +362,14 @@ def _scores(target: _Target, covariate: _Covariate) -> Floats:
     if covariate.numbers is not None:
         # No dot product: the threads of BLAS cost more than they save at these sizes. Steps lie
         # side by side, which makes it four times as fast.
-        known = target.counts * (target.variance > 0.0).T
         numbers, moments = (
             np.ascontiguousarray(table.T) for table in (covariate.numbers, target.moments)
         )
+        squares = numbers**2
         score = np.einsum("gn,fn->gf", numbers, moments[:F])
-        variance, scale = (
-            np.einsum("gn,fn->gf", numbers**2, table) for table in (moments[F:], known)
-        )
-        scale = scale / np.maximum(known.sum(axis=1), 1.0)  # numbers differ: their mean square
+        variance = np.einsum("gn,fn->gf", squares, moments[F:])
+        mean_squares = np.einsum("gn,n->g", squares, target.counts) / target.counts.sum()
+        scale = mean_squares[:, None]  # numbers differ
     else:
         assert covariate.label is not None
         use = covariate.label >= 0

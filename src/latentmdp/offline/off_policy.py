@@ -77,13 +77,8 @@ from latentmdp.logs import Batch, Logs, Trajectories, require_logs
 from latentmdp.metrics import Interval
 from latentmdp.model import LatentMDP, require_horizon
 from latentmdp.offline.checks import logger_warnings
-from latentmdp.offline.logger import (
-    AnyPolicy,
-    Logger,
-    beliefs_of,
-    followed,
-    logger_of,
-)
+from latentmdp.offline.logger import AnyPolicy, Logger, beliefs_of, followed, logger_of
+from latentmdp.offline.references import randomised
 from latentmdp.planning import action_table, backward_q
 from latentmdp.policies import Policy
 from latentmdp.simulation import simulate
@@ -256,6 +251,15 @@ def off_policy_value(
         if len(whole) < 2:
             raise ValueError(f"an estimate needs two episodes without gaps, got {len(whole)}")
         logs = whole
+    source: str | None = None
+    if behaviour is None and logs.fits_memory:
+        held = logs.read()
+        logs = randomised(held)
+        if logs is not held:
+            source = "estimated"
+            messages += (
+                "no individual ever changes its action: what a change would do is not identified",
+            )
     if assumed is not None:
         arrays.require_instance("model", assumed, LatentMDP)
         logs.validate(assumed)
@@ -265,7 +269,6 @@ def off_policy_value(
     world = parts[0][2]
     final = world.terminal | np.pad(final_states(logs), (0, world.n_states - logs.n_states))
     shape = _Shape.of(method, weighted, logs, world)
-    source: str | None = None
     if behaviour is None and parts[0][0].read().propensities is None:
         # The pooled choice of actions counts as one logged action in every state: that keeps the
         # ratios of rare states finite, and changes nothing where a state is seen often.
@@ -775,8 +778,11 @@ def _result(
     least, most = possible_returns(paid, world, shape.valued_steps, final)
     truncation = world.duration.discounted_steps(shape.valued_steps) * float(np.abs(paid).max())
     mean, stderr = sums.estimate()
-    low, high = sums.interval(confidence, rng)
-    low, high = min(mean, max(low, least)), max(mean, min(high, most))
+    value = Interval(mean, *sums.interval(confidence, rng))
+    if stderr == 0.0:
+        agree = int(effective.min(initial=logs.n_episodes))
+        value = value.of_alike(agree, logs.held().returns(world.discount), confidence)
+    low, high = min(mean, max(value.low, least)), max(mean, min(value.high, most))
     # steps that were not seen pay the least, and what is paid beyond it is never negative
     lower = least + sums.lower_bound(confidence)
     whole = shape.method == "importance"

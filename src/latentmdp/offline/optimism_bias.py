@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -53,19 +53,19 @@ class StandardErrors(Result):
     ----------
     weights : (M,)
     initial : (M, S)
-    transitions : (M, S, A, S) or None
-        None in a model with more than a million of them.
     rewards : (M, S, A)
         Of mean rewards.
+    transitions : (M, S, A, S) or None
+        None in a model with more than a million of them.
     covariates : (M, d) or None
         Of the coefficients of the covariates in `fit.weight_model`, where they matter.
     """
 
     weights: Floats
     initial: Floats
-    transitions: Floats | None
     rewards: Floats
-    covariates: Floats | None
+    transitions: Floats | None = None
+    covariates: Floats | None = None
 
     @classmethod
     def of(cls, refits: Sequence[Sequence[Any]]) -> StandardErrors:
@@ -74,16 +74,6 @@ class StandardErrors(Result):
             None if column[0] is None else np.std(column, axis=0, ddof=1) for column in zip(*refits)
         ]
         return cls(*spreads)
-
-    def to_fields(self) -> dict[str, Any]:
-        """Every attribute by name."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_fields(cls, found: dict[str, Any]) -> Self:
-        """The errors with these fields."""
-        values: list[Any] = [found.get(one.name) for one in fields(cls)]
-        return cls(*values)
 
 
 def bootstrap_differences(
@@ -145,8 +135,8 @@ def _parameters(model: LatentMDP, weight_model: WeightModel | None) -> list[Floa
     return [
         model.weights,
         model.initial,
-        model.transitions if M * S * A * S <= _DENSE else None,
         model.planning_rewards(),
+        model.transitions if M * S * A * S <= _DENSE else None,
         None if weight_model is None else weight_model.coefficients,
     ]
 

@@ -8,7 +8,9 @@ for each context where the logger knew it, so their values are exact.
 does to those who take it throughout, and nothing else. "Some do well whatever they take" and "some
 do well on this action" then have the same likelihood [holland1986]: what a change of action would
 bring is not identified, and a policy that changes it may be promised anything. So only actions
-taken throughout are compared: `ConstantActions` is the planner for such logs.
+taken throughout are compared: `ConstantActions` is the planner for such logs. What each earns is
+the mean of those who took it, by the state in which they began, which needs no model
+(`randomised`).
 """
 
 from __future__ import annotations
@@ -93,6 +95,23 @@ def has_arms(logs: Trajectories) -> bool:
     counts = logs.multiplicities()[logs.beginnings()[long]]
     first = logs.actions[offsets[:-1][long]]
     return bool(counts @ varies <= 0.02 * counts.sum() and np.unique(first).size > 1)
+
+
+def randomised(logs: Trajectories) -> Trajectories:
+    """The logs of a trial with its propensities, 1 after the first action.
+
+    That is an arm's share of those who begin in the state, with all as one observation more: where
+    arms were given by how ill somebody was, those who were alike are compared. Logs that are no
+    trial, or have propensities, stay as they are.
+    """
+    if logs.propensities is not None or not has_arms(logs):
+        return logs
+    first = logs.individual_offsets()[:-1][np.diff(logs.individual_offsets()) > 0]
+    begun, arm = logs.steps().state[first], logs.actions[first]
+    table, chances = np.zeros((logs.n_states, logs.n_actions)), np.ones(logs.n_steps)
+    np.add.at(table, (begun, arm), logs.step_counts()[first])
+    chances[first] = normalised(table + table.sum(axis=0) / table.sum())[begun, arm]
+    return logs._with(propensities=chances)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ recommendation. Measured amounts beyond the model's rewards keep their means.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import brentq
@@ -71,16 +70,6 @@ class Sensitivity(Result):
             "doubtful"
         )
 
-    def to_fields(self) -> dict[str, Any]:
-        """Everything as plain values."""
-        return {**vars(self), "gammas": self.gammas.tolist(), "gains": self.gains.tolist()}
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> Self:
-        """Those with these fields."""
-        rows = {name: np.array(fields[name], np.float64) for name in ("gammas", "gains")}
-        return cls(**{**fields, **rows})
-
 
 def sensitivity(
     model: LatentMDP,
@@ -103,11 +92,9 @@ def sensitivity(
         """Where so much gain is lost."""
         if not left > 0.0:
             return 1.0
-        most = 2.0
-        while loss(most) < left:
-            most *= 4.0
-            if most > 1e3:  # odds of a thousand to one: no choice is left to chance
-                return float("inf")
+        most = 1e3  # odds of a thousand to one: no choice is left to chance
+        if loss(most) < left:
+            return float("inf")
         return float(brentq(lambda gamma: loss(gamma) - left, 1.0, most, rtol=1e-3))
 
     gains = np.array([gain.mean - loss(gamma) for gamma in gammas])

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self, cast
@@ -34,13 +34,7 @@ from latentmdp._util.results import Result, Worded
 from latentmdp._util.validation import require_choice
 from latentmdp._util.words import plural
 from latentmdp.engines import Engine
-from latentmdp.estimation import (
-    MAX_CONTEXTS,
-    final_states,
-    initialize,
-    only_tried,
-    tried_pairs,
-)
+from latentmdp.estimation import MAX_CONTEXTS, final_states, initialize, only_tried, tried_pairs
 from latentmdp.fit import Fit, FitWarning, logged_behaviour
 from latentmdp.logs import Logs, cell_counts, require_logs
 from latentmdp.metrics import Interval
@@ -62,8 +56,8 @@ from latentmdp.offline.optimism_bias import (
 from latentmdp.offline.references import (
     ConstantActions,
     Reference,
-    Rule,
     has_arms,
+    randomised,
     rule_value,
     rules,
 )
@@ -84,6 +78,15 @@ from latentmdp.theory import Diagnosis, diagnose, occupancy
 
 _PLAIN = ("optimism_bias", "model_first_steps", "unsupported", "seconds", "settings")
 """Fields of a result that a file holds as they are."""
+
+_LOOKED_FOR = (
+    *("shared_rewards", "shared_transitions", "shared_initial"),
+    *("covariates", "max_contexts", "reward_model"),
+)
+"""What `initialize` is asked as `solve` is."""
+
+_MEASURED = ("sensitivity", "standard_errors")
+"""Those that files of earlier versions lack."""
 
 
 class SolveWarning(UserWarning):
@@ -176,7 +179,7 @@ class Solved(Result):
     def to_fields(self) -> dict[str, Any]:
         """Every field by name but for `policy`, which is the plan's, and `model`, the fit's."""
         return {
-            **{name: getattr(self, name) for name in ("plan", "fit", "standard_errors", *_PLAIN)},
+            **{name: getattr(self, name) for name in ("plan", "fit", *_MEASURED, *_PLAIN)},
             "value": list(self.value),
             "logged_mean": self.logged.mean,
             "logged_stderr": self.logged.stderr,
@@ -184,7 +187,6 @@ class Solved(Result):
             "final_states": list(self.final_states),
             "warnings": list(self.warnings),
             "checks": None if self.checks is None else self.checks.to_fields(),
-            "sensitivity": None if self.sensitivity is None else self.sensitivity.to_fields(),
             "references": {one.name: [*one.value, *one.gain] for one in self.references},
             "support": {"rows": [list(row) for row in self.support]},
         }
@@ -193,7 +195,7 @@ class Solved(Result):
     def from_fields(cls, fields: dict[str, Any]) -> Self:
         """The outcome with these fields."""
         effective = float_field(fields, "effective_size", None)
-        checks, bounds = fields.get("checks"), fields.get("sensitivity")
+        checks = fields.get("checks")
         return cls(
             policy=fields["plan"].policy,
             plan=fields["plan"],
@@ -211,8 +213,7 @@ class Solved(Result):
             ),
             support=tuple(Support(*row) for row in fields.get("support", {}).get("rows", ())),
             checks=FitChecks.from_fields(checks) if checks else None,
-            sensitivity=Sensitivity.from_fields(bounds) if bounds else None,
-            standard_errors=fields.get("standard_errors"),
+            **{name: fields[name] for name in _MEASURED if name in fields},
             **{name: fields[name] for name in _PLAIN},
         )
 
@@ -221,7 +222,8 @@ class Solved(Result):
         assert self.standard_errors is not None
         pairs = zip(self.model.weights, self.standard_errors.weights)
         words = ", ".join(f"{weight:.3g} ± {error:.2g}" for weight, error in pairs)
-        return Worded(self.model.weights, words if self.model.n_contexts > 1 else "")
+        apart = {"transitions", "rewards", "initial", "behaviour"} - {*self.fit.shared}
+        return Worded(self.model.weights, words if apart else "")  # else weights mean nothing
 
     def __repr__(self) -> str:
         doubts = f", {plural(len(self.warnings), 'warning')}" if self.warnings else ""
@@ -333,6 +335,7 @@ def solve(
         Where the passes over the episodes and the repetitions of the bootstrap run; in threads by
         default. The result does not depend on it.
     """
+    looked_for = {name: value for name, value in locals().items() if name in _LOOKED_FOR}
     require_logs("logs", logs)
     validation.require_inside("confidence", confidence)
     bootstrap = arrays.positive_integer("bootstrap", bootstrap)
@@ -340,7 +343,7 @@ def solve(
         raise ValueError("bootstrap must be at least 2 to measure a spread")
     if n_contexts != "auto":
         n_contexts = arrays.positive_integer("n_contexts", n_contexts)
-    max_contexts = arrays.positive_integer("max_contexts", max_contexts)
+    looked_for["max_contexts"] = arrays.positive_integer("max_contexts", max_contexts)
     if planner is not None:
         arrays.require_instance("planner", planner, Planner)
     if horizon is not None:
@@ -348,23 +351,14 @@ def solve(
     if discount is not None and not 0.0 < discount <= 1.0:
         raise ValueError(f"discount must lie in (0, 1], got {discount}")
     baseline = _reference_name(reference, logs)
-    looked_for: dict[str, Any] = {
-        "shared_rewards": shared_rewards,
-        "shared_transitions": shared_transitions,
-        "shared_initial": shared_initial,
-        "covariates": covariates,
-        "max_contexts": max_contexts,
-        "reward_model": reward_model,
-    }
     began = time.perf_counter()
     generator = as_generator(rng)
     some = logs.held()
     if len(some) == len(logs):
         logs = some  # read once
-    known_rows = None
-    if behaviour is not None and not isinstance(behaviour, str):
-        known_rows = _checked(behaviour, logs)
-    knowledge = "auto" if behaviour is None else "shared" if known_rows is not None else behaviour
+    knowledge, known_rows = "auto" if behaviour is None else behaviour, None
+    if not isinstance(knowledge, str):
+        knowledge, known_rows = "shared", _checked(knowledge, logs)
     require_choice("behaviour", knowledge, ("shared", "by-context", "auto"))
     final, arms = final_states(logs), has_arms(some)
     if arms and knowledge == "auto":  # actions given once say nothing of what the logger saw later
@@ -413,10 +407,26 @@ def solve(
     )
     steps = require_horizon(world, "the value of a policy found in logs")
     ends = possible_returns(paid_range(some, world), world, steps, final)
-    value = corrected(in_model.value, differences[:, 0], confidence).within(*ends)
-    references = _references(in_model.value, world, compared, differences, confidence, ends)
-    by = None if some.propensities is not None else logger_rows
-    logged = logged_estimate(some, plan.policy, world, by, generator, final)
+    taken, returns = seen.sum(axis=(0, 1)), some.returns(world.discount)
+    fewest = int(min(len(some), taken[taken > 0.0].min(initial=np.inf)))
+
+    def possible(value: Interval) -> Interval:
+        return value.of_alike(fewest, returns, confidence).within(*ends)
+
+    trial = randomised(some) if known_rows is None else some
+    by = None if trial.propensities is not None else logger_rows
+    logged = logged_estimate(trial, plan.policy, world, by, generator, final)
+    values = [in_model.value, *(rule_value(world, rule) for rule in compared.values())]
+    if arms:
+        policies = [plan.policy, *(rule[0] for rule in compared.values())]
+        sources = [(trial, by), (some, logger_rows), *[(trial, by)] * (len(compared) - 1)]
+        estimates = [  # alike for one arm, in its rounding too
+            logged_estimate(source, policy, world, chances, np.random.default_rng(0), final)
+            for (source, chances), policy in zip(sources, policies)
+        ]
+        _own_means(estimates, steps, values, differences)
+    value = possible(corrected(values[0], differences[:, 0], confidence))
+    references = _references(list(compared), values, differences, confidence, ends, possible)
     first_steps = in_model.first_steps(logged.steps)
     has_belief = getattr(plan.policy, "model", None) is not None
     if fit.weight_model is not None and fit.model.n_contexts > 1 and has_belief:
@@ -484,26 +494,38 @@ def _reference_name(reference: str | Policy, logs: Logs) -> str:
     return reference
 
 
+def _own_means(
+    estimates: Sequence[LoggedEstimate], steps: int, values: list[float], differences: Floats
+) -> None:
+    """Write the means of a trial's arms over the values, where they reach all steps.
+
+    The differences of the bootstrap keep their bias, and get the spread of these means.
+    """
+    for k, own in enumerate(estimates):
+        if own.steps == steps:
+            errors = differences[:, k] - differences[:, k].mean()
+            scale = own.stderr / max(float(errors.std(ddof=1)), 1e-300)
+            values[k], differences[:, k] = own.mean, differences[:, k] + (scale - 1.0) * errors
+
+
 def _references(
-    value: float,
-    model: LatentMDP,
-    compared: Mapping[str, Rule],
+    rule_names: Sequence[str],
+    values: Sequence[float],
     differences: Floats,
     confidence: float,
     ends: tuple[float, float],
+    possible: Callable[[Interval], Interval],
 ) -> tuple[Reference, ...]:
     """What each rule earns, and what the policy gains over it, with intervals by the bootstrap.
 
-    Nothing earns less or more than the `ends`.
+    Values and differences are those of the policy, then of the rules. No gain is larger than the
+    `ends` of what is possible are apart; `possible` keeps a value between them.
     """
-    references = []
-    for (name, rule), errors in zip(compared.items(), differences[:, 1:].T):
-        other = rule_value(model, rule)
-        gain = corrected(value - other, differences[:, 0] - errors, confidence)
-        earned = corrected(other, errors, confidence).within(*ends)
-        references.append(
-            Reference(name, earned, gain.within(ends[0] - ends[1], ends[1] - ends[0]))
-        )
+    width, references = ends[1] - ends[0], []
+    for name, other, errors in zip(rule_names, values[1:], differences[:, 1:].T):
+        gain = corrected(values[0] - other, differences[:, 0] - errors, confidence)
+        earned = possible(corrected(other, errors, confidence))
+        references.append(Reference(name, earned, gain.within(-width, width)))
     return tuple(references)
 
 

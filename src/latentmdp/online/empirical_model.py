@@ -148,7 +148,7 @@ class Counts(Result):
         return arrays_by_name
 
     @classmethod
-    def from_fields(
+    def of_fields(
         cls,
         fields: Mapping[str, Any],
         prefix: str,

@@ -341,7 +341,7 @@ class _PlannerLUCRL(_LUCRL):
     def restore(self, saved: Arrays) -> None:
         super().restore(saved)
         sizes, kind = self.space.dimensions, self.learner.reward_model
-        self._planned = Counts.from_fields(saved, "planned_", sizes, kind)
+        self._planned = Counts.of_fields(saved, "planned_", sizes, kind)
 
     def result(self, settings: dict[str, Any]) -> Run:
         """See `Learning`: the outcome is a plan for the final counts."""

@@ -235,7 +235,7 @@ class Run(Result):
             raise ValueError("there is neither a policy nor a plan")
         counts = None
         if "count_initial" in fields:
-            counts = Counts.from_fields(fields, "count_", model.dimensions, model.reward_model)
+            counts = Counts.of_fields(fields, "count_", model.dimensions, model.reward_model)
         K = np.size(fields["returns"])
         others: dict[str, Any] = {name: fields.get(name) for name in _PLAIN if name not in RECORDS}
         points = integer_field(fields, "curve_episodes", None)

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -86,15 +86,11 @@ class Rule:
     def agrees(self, other: Rule, tolerance: float) -> bool:
         """Whether the actions are the same where both can occur, and thresholds nearly so."""
         pairs = [(self.changes[m], other.changes[m]) for m in self.changes.keys() & other.changes]
-        return not pairs or (
-            self.action == other.action
-            and all([a for _, a in mine] == [a for _, a in theirs] for mine, theirs in pairs)
-            and all(
-                abs(x - y) <= tolerance
-                for mine, theirs in pairs
-                for (x, _), (y, _) in zip(mine, theirs)
-            )
-        )
+        same = not pairs or self.action == other.action
+        for mine, theirs in pairs:
+            near = (a == b and abs(x - y) <= tolerance for (x, a), (y, b) in zip(mine, theirs))
+            same = same and len(mine) == len(theirs) and all(near)
+        return same
 
     def joined(self, other: Rule) -> Rule:
         """Both, where each can occur."""
@@ -439,10 +435,9 @@ def write_decision_page(
     tables = list(_tables(model, policy, belief, t))
     # The best worst case is bounded this closely, or as far as ten seconds lead.
     careful = Robust("worst-case", gap=0.02, time_limit=10.0).plan(model)
-    assert careful.lower is not None
-    assert careful.upper is not None
     compared = {"this policy": policy, "best for the worst case": careful.policy}
-    risk = risk_table(model, compared, (careful.lower, careful.upper))
+    bounds = cast(tuple[float, float], (careful.lower, careful.upper))
+    risk = risk_table(model, compared, bounds)
     pictures = policy_pictures(model, policy) if isinstance(policy, AlphaVectorPolicy) else []
     page = [
         Section("What to do", reading(model), tables),

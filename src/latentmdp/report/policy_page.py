@@ -25,13 +25,7 @@ from latentmdp._util.storage import atomic_write, require_writable
 from latentmdp.belief import filter_tables
 from latentmdp.model import LatentMDP, require_model
 from latentmdp.planning import policy_values
-from latentmdp.policies import (
-    AlphaVectorPolicy,
-    MarkovPolicy,
-    MixturePolicy,
-    Policy,
-    PolicyGraph,
-)
+from latentmdp.policies import AlphaVectorPolicy, MarkovPolicy, MixturePolicy, Policy, PolicyGraph
 from latentmdp.report.page import from_template
 
 

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
 from latentmdp import io, plot
-from latentmdp._util.arrays import Floats, Integers
+from latentmdp._util.arrays import Floats, Integers, normalised
 from latentmdp._util.figures import COLOURS, INK, MUTED, canvas, legend
 from latentmdp._util.results import in_words
 from latentmdp._util.storage import require_writable
@@ -301,15 +301,9 @@ def filled(model: LatentMDP) -> LatentMDP:
     """The model with rows that were never visited made uniform, so that it can be played."""
     if not model.allow_unvisited:
         return model
-    tables = {
-        "transitions": model.transitions,
-        "rewards": model.reward_probs,
-        "initial": model.initial,
-    }
-    uniform = {
-        name: np.where(rows.any(axis=-1, keepdims=True), rows, 1.0 / rows.shape[-1])
-        for name, rows in tables.items()
-    }
+    tables = (model.transitions, model.reward_probs, model.initial)
+    rows = [normalised(table, np.ones(table.shape[-1])) for table in tables]
+    uniform = dict(zip(("transitions", "rewards", "initial"), rows))
     return model.replace(**uniform, bonus=None, initial_bonus=None, allow_unvisited=False)
 
 

@@ -98,7 +98,7 @@ def diagnose(
     requirements
         Also measure the numbers of episodes truly needed.
     model
-        A model, fit or result of `solve` to check the logs against.
+        A model, fit, policy or result of `solve` to check the logs against.
     columns
         What a table of logs calls its columns: `episode=id,t=week,...`.
     """
@@ -107,6 +107,9 @@ def diagnose(
     content: Any = options.LogSource(file, columns).read()[0] if is_table else lm.load(file)
     if model is not None:
         fitted: Any = lm.load(model)
+        fitted = (
+            getattr(fitted, "model", fitted) if isinstance(fitted, lm.policies.Policy) else fitted
+        )
         with screen.progress("checking"):
             checks = lm.check_fit(content, getattr(fitted, "fit", fitted), seed)
         screen.result(file=file, model=model, seed=seed, **checks.facts())
