@@ -48,6 +48,18 @@ def test_learning_side_by_side_is_learning_in_one() -> None:
     assert several.policy == one.policy
 
 
+def test_copies_in_processes_need_not_have_what_is_asked_for() -> None:
+    """An environment without tables or attributes of ours: only its spaces and its time limit."""
+    makes = [lambda: gymnasium.make("Blackjack-v1", max_episode_steps=9) for _ in range(2)]
+    env, values = AsyncVectorEnv(makes), [-1.0, 0.0, 1.0]
+    try:
+        several = play(adapt(env, reward_values=values), lm.UniformPolicy(), 9, key=1)
+    finally:
+        env.close()
+    one = play(adapt(makes[0](), reward_values=values), lm.UniformPolicy(), 9, key=1)
+    assert several == one
+
+
 def test_copies_that_begin_again_by_themselves_are_refused() -> None:
     env = SyncVectorEnv([lambda: LatentMDPEnv(model())], autoreset_mode=AutoresetMode.SAME_STEP)
     with pytest.raises(ValueError, match="autoreset_mode"):
@@ -130,6 +142,13 @@ def test_an_error_names_the_world_the_episode_and_the_step(reward: float) -> Non
     with pytest.raises(WorldError, match=r"simulator, episode 7, at step 1: the world gave"):
         play(world, lm.UniformPolicy(), 1, key=0, first_episode=7)
 
+    def torn(rng: np.random.Generator) -> Any:
+        return 0, lambda action: "ab"[action + 2.5]
+
+    wrong = lm.worlds.from_callable(torn, n_states=1, n_actions=1, horizon=5, reward_values=[0.0])
+    with pytest.raises(LatentMDPError, match="torn, episode 0, at step 0: string indices"):
+        play(wrong, lm.UniformPolicy(), 1, key=0)
+
     class Breaking(gymnasium.Env[Any, Any]):
         observation_space = action_space = spaces.Discrete(1)
 
@@ -146,7 +165,7 @@ class Parts(gymnasium.Env[Any, Any]):
     observation_space = spaces.Dict(
         {"place": spaces.Discrete(2, start=1), "signs": spaces.MultiBinary(2)}
     )
-    action_space = spaces.Discrete(2)
+    action_space = spaces.MultiBinary(1)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
@@ -157,8 +176,9 @@ class Parts(gymnasium.Env[Any, Any]):
         self.pays = int(signs[1])
         return {"place": 1 + int(signs[0]), "signs": signs}
 
-    def step(self, action: int) -> Any:
-        reward = float(action == self.pays)
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action)
+        reward = float(action[0] == self.pays)
         return self._observation(), reward, False, False, {}
 
 
@@ -172,7 +192,7 @@ def test_a_session_takes_the_environments_own_observations() -> None:
         session = policy.session(run.model)
         session.observe(observation)
         for t in range(3):
-            assert session.act_index() == action
+            assert session.act() == f"({action[0]})"
             observation, reward, *_ = env.step(action)
             earned.append(reward)
             if t < 2:
@@ -196,6 +216,10 @@ def test_names_of_elements_are_those_of_the_space() -> None:
         finite = lm._util.FiniteSpace("observation_space", whole)
         for index, name in enumerate(finite.names() or ()):
             assert lm._util.element_name(finite.element(index)) == name
+            flat = lm._util.element_of(name)
+            if isinstance(whole, spaces.MultiDiscrete):
+                assert np.array_equal(flat, finite.element(index))
+            assert (flat is None) == (whole is space)
 
 
 class Measured(gymnasium.Env):

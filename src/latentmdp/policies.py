@@ -32,6 +32,7 @@ from latentmdp._util import (
     RNGLike,
     arrays,
     drawn,
+    element_of,
     names,
     plural,
     reaching,
@@ -146,12 +147,13 @@ class Policy(Factual):
         *,
         reward: float | None = None,
         model: LatentMDP | None = None,
-    ) -> tuple[int, Session]:
+    ) -> tuple[Any, Session]:
         """The action for an observation and the session to hand in with the next one.
 
         The form is that of stable-baselines3, so that a loop written for it runs: `state` is None,
         or `episode_start` True, with the first observation of an episode. Rewards are evidence too:
-        without `reward=` the one before this observation counts as missing.
+        without `reward=` the one before this observation counts as missing. The action is what the
+        environment's `step` takes: an index or, where actions have several parts, an array.
 
         Parameters
         ----------
@@ -167,7 +169,9 @@ class Policy(Factual):
             state.observe(observation)
         else:
             state.observe(observation, np.nan if reward is None else reward)
-        return state.act_index(), state
+        index, labels = state.act_index(), state.model.action_names
+        element = None if labels is None else element_of(labels[index])
+        return index if element is None else element, state
 
     def batch_session(
         self,

@@ -755,7 +755,8 @@ def adapt(
     S, A = (_finite(env, name).n for name in ("observation_space", "action_space"))
     base = env.unwrapped if kind is GymnasiumWorld else _Copies(env)
     M = n_contexts if n_contexts is not None else getattr(base, "n_contexts", None)
-    H = horizon if horizon is not None else getattr(base, "horizon", None) or _time_limit(env)
+    limited = env if kind is GymnasiumWorld else base
+    H = horizon if horizon is not None else getattr(base, "horizon", None) or _time_limit(limited)
     if H is None:
         advice = "give latentmdp.envs.adapt(env, horizon=)"
         raise ValueError(f"horizon: the environment does not tell it, {advice}")
@@ -807,10 +808,10 @@ class _Copies:
         self._env = env
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self._env.get_attr(name)[0]
-        except Exception:  # whatever a copy, or the process that it is in, answers
-            raise AttributeError(name) from None
+        # Asked first: a process that is asked for what its copy has not ends.
+        if not self._env.call("has_wrapper_attr", name)[0]:
+            raise AttributeError(name)
+        return self._env.get_attr(name)[0]
 
 
 def _time_limit(env: Any) -> int | None:
@@ -1019,7 +1020,7 @@ def _answer(
     """What a world answers; its errors name it, the episode and the step."""
     try:
         return asked(*arguments)
-    except (TypeError, LatentMDPError):  # wrong in itself, or named already
+    except LatentMDPError:  # named already
         raise
     except Exception as error:
         when = "at its start" if t is None else f"at step {t}"

@@ -10,6 +10,7 @@ last one running fastest:
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -97,6 +98,13 @@ def element_name(element: Any) -> Any:
     if any(label for label, _ in parts):
         return ", ".join(f"{label} {value}".strip() for label, value in parts)
     return "(" + ", ".join(str(value) for _, value in parts) + ")"
+
+
+def element_of(name: str) -> Any:
+    """The array that `element_name` gave a name; None where it is the name of nothing like it."""
+    if re.fullmatch(r"\((-?\d+, )*-?\d+\)", name) is None:
+        return None
+    return np.array(name.strip("()").split(", "), np.int64)
 
 
 def _labelled(element: Any, label: str = "") -> Iterator[tuple[str, int]]:
