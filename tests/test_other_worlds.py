@@ -212,14 +212,43 @@ def test_names_of_elements_are_those_of_the_space() -> None:
             "b": spaces.Dict({"c": spaces.MultiBinary(2)}),
         }
     )
-    for whole in (space, spaces.MultiDiscrete([3, 2]), space["a"]):
+    box = spaces.Box(np.array([-1, 2]), np.array([0, 4]), dtype=np.int8)
+    for whole in (space, spaces.MultiDiscrete([3, 2]), box, spaces.Discrete(3, start=-1)):
         finite = lm._util.FiniteSpace("observation_space", whole)
         for index, name in enumerate(finite.names() or ()):
-            assert lm._util.element_name(finite.element(index)) == name
-            flat = lm._util.element_of(name)
-            if isinstance(whole, spaces.MultiDiscrete):
-                assert np.array_equal(flat, finite.element(index))
-            assert (flat is None) == (whole is space)
+            assert lm._util.known_as(finite.element(index), finite.names()) == name
+            taken = lm._util.element_of(index, finite.names())
+            expected = index if whole is space else finite.element(index)
+            assert np.array_equal(np.hstack([taken]).ravel(), np.hstack([expected]).ravel())
+
+
+class FromOne(gymnasium.Env[Any, Any]):
+    """Observations from 1 on and actions from -2 on; the one that pays follows the observation."""
+
+    observation_space, action_space = spaces.Discrete(2, start=1), spaces.Discrete(2, start=-2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.seen = int(self.np_random.integers(2)) + 1
+        return np.int64(self.seen), {}
+
+    def step(self, action: int) -> Any:
+        assert self.action_space.contains(action)
+        reward = float(action == self.seen - 3)
+        self.seen = 3 - self.seen
+        return np.int64(self.seen), reward, False, False, {}
+
+
+def test_spaces_need_not_begin_at_0() -> None:
+    env = FromOne()
+    policy = lm.learn(adapt(env, horizon=3, reward_values=[0.0, 1.0]), 1, 100, rng=0).policy
+    for seed in range(4):
+        (observation, _), state, reward, earned = env.reset(seed=seed), None, None, 0.0
+        for _ in range(3):
+            action, state = policy.predict(observation, state, reward=reward)
+            observation, reward, *_ = env.step(action)
+            earned += reward
+        assert earned == 3.0
 
 
 class Measured(gymnasium.Env):

@@ -153,7 +153,7 @@ class Policy(Factual):
         The form is that of stable-baselines3, so that a loop written for it runs: `state` is None,
         or `episode_start` True, with the first observation of an episode. Rewards are evidence too:
         without `reward=` the one before this observation counts as missing. The action is what the
-        environment's `step` takes: an index or, where actions have several parts, an array.
+        environment's `step` takes: a number or, where actions have several parts, an array.
 
         Parameters
         ----------
@@ -169,9 +169,7 @@ class Policy(Factual):
             state.observe(observation)
         else:
             state.observe(observation, np.nan if reward is None else reward)
-        index, labels = state.act_index(), state.model.action_names
-        element = None if labels is None else element_of(labels[index])
-        return index if element is None else element, state
+        return element_of(state.act_index(), state.model.action_names), state
 
     def batch_session(
         self,

@@ -724,7 +724,8 @@ def adapt(
     ----------
     env
         With finitely many observations and actions: Discrete, MultiDiscrete and MultiBinary
-        spaces, and Tuple and Dict spaces of these, one state or action for each combination;
+        spaces, a bounded Box of integers, and Tuple and Dict spaces of these, one state or action
+        for each combination;
         where combinations are many, a learner's model has those states that it met, by name. Of a
         `VectorEnv` the copies play episodes in parallel where these do not depend on each other.
     n_contexts
