@@ -500,7 +500,7 @@ class GymnasiumWorld(World):
         What a learner keeps by state then follows from what it meets. Spaces with few elements, or
         of a single number, or where not all actions are allowed, stay as they are.
         """
-        few = self.space.n_states <= max(_MANY_STATES, most + 2)
+        few = self.met is not None or self.space.n_states <= max(_MANY_STATES, most + 2)
         allowed = self.space.allowed_actions()
         if few or not self._states.has_parts or self._end is None or not allowed[:-1].all():
             return self

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         labelled,
         plain,
     )
-    from latentmdp._util.spaces import FiniteSpace, element_name, element_of, known_as
+    from latentmdp._util.spaces import FiniteSpace, element_of, known_as
     from latentmdp._util.storage import (
         FORMAT,
         LockedError,
