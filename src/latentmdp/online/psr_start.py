@@ -156,7 +156,11 @@ class PSRStart(Learner):
         chance = np.random.SeedSequence((key, n_0 + n_1))
         rng = np.random.default_rng(chance.spawn(1)[0])
         fit = recover(psr, full.without_contexts(), M, self.variant, rng, self.repeats)
-        own = {"contexts": "inferred", "start": fit, "reward_model": self.reward_model}
+        own: dict[str, Any] = {
+            "contexts": "inferred",
+            "start": fit,
+            "reward_model": self.reward_model,
+        }
         return _Start((few, full), fit, dataclasses.replace(self.lucrl, **own), chance)
 
     def _phases(
