@@ -11,7 +11,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 import latentmdp as lm
-from latentmdp._util.spaces import FiniteSpace, element_name
+from latentmdp._util.spaces import FiniteSpace, element_of, known_as
 from latentmdp.envs import LatentMDPEnv, adapt, from_dm_env, tabular_model
 from latentmdp.errors import LatentMDPError, WorldError
 from latentmdp.simulation import play
@@ -47,6 +47,18 @@ def test_learning_side_by_side_is_learning_in_one() -> None:
     one = lm.learn(LatentMDPEnv(model()), **settings)
     assert several.logs == one.logs
     assert several.policy == one.policy
+
+
+def test_copies_in_processes_need_not_have_what_is_asked_for() -> None:
+    """An environment without tables or attributes of ours: only its spaces and its time limit."""
+    makes = [lambda: gymnasium.make("Blackjack-v1", max_episode_steps=9) for _ in range(2)]
+    env, values = AsyncVectorEnv(makes), [-1.0, 0.0, 1.0]
+    try:
+        several = play(adapt(env, reward_values=values), lm.UniformPolicy(), 9, key=1)
+    finally:
+        env.close()
+    one = play(adapt(makes[0](), reward_values=values), lm.UniformPolicy(), 9, key=1)
+    assert several == one
 
 
 def test_copies_that_begin_again_by_themselves_are_refused() -> None:
@@ -131,6 +143,13 @@ def test_an_error_names_the_world_the_episode_and_the_step(reward: float) -> Non
     with pytest.raises(WorldError, match=r"simulator, episode 7, at step 1: the world gave"):
         play(world, lm.UniformPolicy(), 1, key=0, first_episode=7)
 
+    def torn(rng: np.random.Generator) -> Any:
+        return 0, lambda action: "ab"[action + 2.5]
+
+    wrong = lm.worlds.from_callable(torn, n_states=1, n_actions=1, horizon=5, reward_values=[0.0])
+    with pytest.raises(LatentMDPError, match="torn, episode 0, at step 0: string indices"):
+        play(wrong, lm.UniformPolicy(), 1, key=0)
+
     class Breaking(gymnasium.Env[Any, Any]):
         observation_space = action_space = spaces.Discrete(1)
 
@@ -147,7 +166,7 @@ class Parts(gymnasium.Env[Any, Any]):
     observation_space = spaces.Dict(
         {"place": spaces.Discrete(2, start=1), "signs": spaces.MultiBinary(2)}
     )
-    action_space = spaces.Discrete(2)
+    action_space = spaces.MultiBinary(1)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
@@ -158,8 +177,9 @@ class Parts(gymnasium.Env[Any, Any]):
         self.pays = int(signs[1])
         return {"place": 1 + int(signs[0]), "signs": signs}
 
-    def step(self, action: int) -> Any:
-        reward = float(action == self.pays)
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action)
+        reward = float(action[0] == self.pays)
         return self._observation(), reward, False, False, {}
 
 
@@ -173,7 +193,7 @@ def test_a_session_takes_the_environments_own_observations() -> None:
         session = policy.session(run.model)
         session.observe(observation)
         for t in range(3):
-            assert session.act_index() == action
+            assert session.act() == f"({action[0]})"
             observation, reward, *_ = env.step(action)
             earned.append(reward)
             if t < 2:
@@ -193,10 +213,43 @@ def test_names_of_elements_are_those_of_the_space() -> None:
             "b": spaces.Dict({"c": spaces.MultiBinary(2)}),
         }
     )
-    for whole in (space, spaces.MultiDiscrete([3, 2]), space["a"]):
+    box = spaces.Box(np.array([-1, 2]), np.array([0, 4]), dtype=np.int8)
+    for whole in (space, spaces.MultiDiscrete([3, 2]), box, spaces.Discrete(3, start=-1)):
         finite = FiniteSpace("observation_space", whole)
         for index, name in enumerate(finite.names() or ()):
-            assert element_name(finite.element(index)) == name
+            assert known_as(finite.element(index), finite.names()) == name
+            taken = element_of(index, finite.names())
+            expected = index if whole is space else finite.element(index)
+            assert np.array_equal(np.hstack([taken]).ravel(), np.hstack([expected]).ravel())
+
+
+class FromOne(gymnasium.Env[Any, Any]):
+    """Observations from 1 on and actions from -2 on; the one that pays follows the observation."""
+
+    observation_space, action_space = spaces.Discrete(2, start=1), spaces.Discrete(2, start=-2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.seen = int(self.np_random.integers(2)) + 1
+        return np.int64(self.seen), {}
+
+    def step(self, action: int) -> Any:
+        assert self.action_space.contains(action)
+        reward = float(action == self.seen - 3)
+        self.seen = 3 - self.seen
+        return np.int64(self.seen), reward, False, False, {}
+
+
+def test_spaces_need_not_begin_at_0() -> None:
+    env = FromOne()
+    policy = lm.learn(adapt(env, horizon=3, reward_values=[0.0, 1.0]), 1, 100, rng=0).policy
+    for seed in range(4):
+        (observation, _), state, reward, earned = env.reset(seed=seed), None, None, 0.0
+        for _ in range(3):
+            action, state = policy.predict(observation, state, reward=reward)
+            observation, reward, *_ = env.step(action)
+            earned += reward
+        assert earned == 3.0
 
 
 class Measured(gymnasium.Env):

@@ -26,8 +26,11 @@ class TrajectoryError(LatentMDPError, ValueError):
     """The logs are malformed, or do not fit a model's sizes; the message names episode and step."""
 
 
-class WorldError(LatentMDPError, ValueError):
-    """A world did what it must not; the message names it, the episode and the step."""
+class WorldError(LatentMDPError, ValueError, TypeError):
+    """A world did what it must not; the message names it, the episode and the step.
+
+    It may have answered with a wrong value or with something of a wrong type.
+    """
 
 
 class FormatError(LatentMDPError, ValueError):

@@ -28,6 +28,7 @@ from latentmdp._util.duration import Duration
 from latentmdp._util.fields import Fielded
 from latentmdp._util.random import RNGLike, drawn
 from latentmdp._util.results import Factual
+from latentmdp._util.spaces import element_of
 from latentmdp._util.words import plural
 from latentmdp.belief import ContextFilter, check_smoothing, filter_tables
 from latentmdp.logs import History, WeightModel
@@ -139,12 +140,13 @@ class Policy(Factual):
         *,
         reward: float | None = None,
         model: LatentMDP | None = None,
-    ) -> tuple[int, Session]:
+    ) -> tuple[Any, Session]:
         """The action for an observation and the session to hand in with the next one.
 
         The form is that of stable-baselines3, so that a loop written for it runs: `state` is None,
         or `episode_start` True, with the first observation of an episode. Rewards are evidence too:
-        without `reward=` the one before this observation counts as missing.
+        without `reward=` the one before this observation counts as missing. The action is what the
+        environment's `step` takes: a number or, where actions have several parts, an array.
 
         Parameters
         ----------
@@ -160,7 +162,7 @@ class Policy(Factual):
             state.observe(observation)
         else:
             state.observe(observation, np.nan if reward is None else reward)
-        return state.act_index(), state
+        return element_of(state.act_index(), state.model.action_names), state
 
     def batch_session(
         self,

@@ -38,7 +38,7 @@ from latentmdp._util.fields import Fielded
 from latentmdp._util.random import RNGLike, drawn, philox_key
 from latentmdp._util.registration import saver
 from latentmdp._util.results import Factual
-from latentmdp._util.spaces import element_name
+from latentmdp._util.spaces import known_as
 from latentmdp.errors import LatentMDPError
 from latentmdp.logs import History
 from latentmdp.model import LatentMDP
@@ -398,13 +398,14 @@ class Session(Factual):
         """Take in the first state, or the next state and the reward that came with it.
 
         The state and the action are indices or names, or an environment's own observation of
-        several parts (a dict, a tuple or an array) where the policy was learned in it. `action` is
+        several parts (a dict, a tuple or an array) where the policy was learned in it. Where the
+        names are numbers, as in logs with codes such as 10 and 20, a number is a name. `action` is
         the one taken in between, where it was not the one `act` gave. The reward may be left out
         where the model has one value; one that is missing is NaN.
         """
         rewards = None if reward is None else [reward]
-        actions = None if action is None else [element_name(action)]
-        self._batch.observe([element_name(state)], rewards, actions)
+        actions = None if action is None else [known_as(action, self.model.action_names)]
+        self._batch.observe([known_as(state, self.model.state_names)], rewards, actions)
         self._path.append(self.belief)
 
     def act(self) -> Any:

@@ -495,7 +495,7 @@ class GymnasiumWorld(World):
         What a learner keeps by state then follows from what it meets. Spaces with few elements, or
         of a single number, or where not all actions are allowed, stay as they are.
         """
-        few = self.space.n_states <= max(_MANY_STATES, most + 2)
+        few = self.met is not None or self.space.n_states <= max(_MANY_STATES, most + 2)
         allowed = self.space.allowed_actions()
         if few or not self._states.has_parts or self._end is None or not allowed[:-1].all():
             return self
@@ -719,7 +719,8 @@ def adapt(
     ----------
     env
         With finitely many observations and actions: Discrete, MultiDiscrete and MultiBinary
-        spaces, and Tuple and Dict spaces of these, one state or action for each combination;
+        spaces, a bounded Box of integers, and Tuple and Dict spaces of these, one state or action
+        for each combination;
         where combinations are many, a learner's model has those states that it met, by name. Of a
         `VectorEnv` the copies play episodes in parallel where these do not depend on each other.
     n_contexts
@@ -750,7 +751,8 @@ def adapt(
     S, A = (_finite(env, name).n for name in ("observation_space", "action_space"))
     base = env.unwrapped if kind is GymnasiumWorld else _Copies(env)
     M = n_contexts if n_contexts is not None else getattr(base, "n_contexts", None)
-    H = horizon if horizon is not None else getattr(base, "horizon", None) or _time_limit(env)
+    limited = env if kind is GymnasiumWorld else base
+    H = horizon if horizon is not None else getattr(base, "horizon", None) or _time_limit(limited)
     if H is None:
         advice = "give latentmdp.envs.adapt(env, horizon=)"
         raise ValueError(f"horizon: the environment does not tell it, {advice}")
@@ -802,10 +804,10 @@ class _Copies:
         self._env = env
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self._env.get_attr(name)[0]
-        except Exception:  # whatever a copy, or the process that it is in, answers
-            raise AttributeError(name) from None
+        # Asked first: a process that is asked for what its copy has not ends.
+        if not self._env.call("has_wrapper_attr", name)[0]:
+            raise AttributeError(name)
+        return self._env.get_attr(name)[0]
 
 
 def _time_limit(env: Any) -> int | None:
@@ -1014,7 +1016,7 @@ def _answer(
     """What a world answers; its errors name it, the episode and the step."""
     try:
         return asked(*arguments)
-    except (TypeError, LatentMDPError):  # wrong in itself, or named already
+    except LatentMDPError:  # named already
         raise
     except Exception as error:
         when = "at its start" if t is None else f"at step {t}"

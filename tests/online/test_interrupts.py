@@ -4,11 +4,11 @@ import os
 import signal
 from typing import Any
 
+import numpy as np
 import pytest
 from small_worlds import small
 
 import latentmdp as lm
-from latentmdp.errors import LatentMDPError
 from latentmdp.online import Run, base, refit
 
 
@@ -84,6 +84,12 @@ def test_the_end_of_a_limited_run_shows_what_its_policy_earns(monkeypatch: Any) 
     assert run.value.mean == pytest.approx(run.returns[20:].mean())
 
 
-def test_a_spectral_run_that_has_no_start_yet_has_nothing_to_return() -> None:
-    with pytest.raises(LatentMDPError, match="before a start was recovered"):
-        lm.learn(small(contexts=2), 2, 400, rng=0, method="psr", time_limit=1e-9)
+@pytest.mark.filterwarnings("ignore:recovery is unreliable")
+def test_a_limit_is_looked_at_once_a_start_was_recovered() -> None:
+    model = lm.make("separated", contexts=2, states=4, actions=2, horizon=30, delta=1.0, rng=1)
+    settings: Any = {"rng": 0, "method": "psr", "planner": lm.QMDP()}
+    with pytest.warns(UserWarning, match="reached its time limit"):
+        run = lm.learn(model, 2, 4_000, time_limit=1e-9, **settings)
+    random, done = 2_200, run.n_episodes
+    assert random < done < 4_000
+    np.testing.assert_array_equal(run.returns, lm.learn(model, 2, 4_000, **settings).returns[:done])

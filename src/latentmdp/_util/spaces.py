@@ -1,8 +1,8 @@
 """Finite Gymnasium spaces as numbers 0, ..., n - 1: one number for each combination of parts.
 
-A Discrete space has one part, a MultiDiscrete or MultiBinary space one for each entry, a Tuple or
-Dict space those of its members in order. The number of an element has its parts as digits, the
-last one running fastest:
+A Discrete space has one part, a MultiDiscrete, a MultiBinary or a bounded Box of integers one for
+each entry, a Tuple or Dict space those of its members in order. The number of an element has its
+parts as digits, the last one running fastest:
 
     index = (...(d_1 n_2 + d_2) n_3 + ...) n_k + d_k,    d_i = part i minus the part's first value.
 """
@@ -10,7 +10,8 @@ last one running fastest:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ class FiniteSpace:
     name
         What the space is called in messages: "observation_space" or "action_space".
     space
-        Discrete, MultiDiscrete, MultiBinary, or a Tuple or Dict of such.
+        Discrete, MultiDiscrete, MultiBinary, a bounded Box of integers, or a Tuple or Dict of such.
 
     Attributes
     ----------
@@ -79,11 +80,11 @@ class FiniteSpace:
         return _element(self.space, iter(reversed(values)))
 
     def names(self, among: Iterable[int] | None = None) -> tuple[str, ...] | None:
-        """`element_name` of all elements, or of some, where they have parts; None for Discrete."""
-        if not self.has_parts:
+        """`element_name` of all elements, or of some; None where they are numbered from 0."""
+        if not self.has_parts and self._start == 0:
             return None
         indices = range(self.n) if among is None else among
-        return tuple(element_name(self.element(index)) for index in indices)
+        return tuple(str(element_name(self.element(index))) for index in indices)
 
 
 def element_name(element: Any) -> Any:
@@ -97,6 +98,28 @@ def element_name(element: Any) -> Any:
     if any(label for label, _ in parts):
         return ", ".join(f"{label} {value}".strip() for label, value in parts)
     return "(" + ", ".join(str(value) for _, value in parts) + ")"
+
+
+def known_as(element: Any, names: Sequence[str] | None) -> Any:
+    """What a world with these names calls an element of its space: a name, or a number from 0.
+
+    Where the names are numbers, as of a space that begins at 1, a number is a name.
+    """
+    name = element_name(element)
+    numbers = names is not None and re.fullmatch(r"-?\d+", names[0]) is not None
+    return str(name) if numbers else name
+
+
+def element_of(index: int, names: Sequence[str] | None) -> Any:
+    """The element, number `index` of those with these names, as an environment takes it.
+
+    One that is named by several numbers is an array; where names are others, it is the index.
+    """
+    found = None if names is None else re.fullmatch(r"\(?(-?\d+(, -?\d+)*)\)?", names[index])
+    if names is None or found is None:
+        return index
+    parts = np.array(found[1].split(", "), np.int64)
+    return parts if names[index].startswith("(") else int(parts[0])
 
 
 def _labelled(element: Any, label: str = "") -> Iterator[tuple[str, int]]:
@@ -128,6 +151,9 @@ def _parts(name: str, whole: Any, space: Any) -> Iterator[tuple[int, int]]:
         yield from zip(starts.tolist(), np.ravel(space.nvec).tolist())
     elif isinstance(space, spaces.MultiBinary):
         yield from [(0, 2)] * math.prod(space.shape)
+    elif isinstance(space, spaces.Box) and space.is_bounded() and space.dtype.kind in "iu":
+        low, high = (np.ravel(bound).astype(np.int64) for bound in (space.low, space.high))
+        yield from zip(low.tolist(), (high - low + 1).tolist())
     elif isinstance(space, spaces.Tuple | spaces.Dict):
         members = space.spaces
         for member in members.values() if isinstance(members, dict) else members:

@@ -8,6 +8,7 @@ imported of it: whatever has `reset`, `step`, `observation_spec` and `action_spe
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -39,6 +40,7 @@ class _DmEnv(gymnasium.Env[Any, Any]):
         makes = isinstance(env, type) or not hasattr(env, "reset")
         self._make: Callable[[int], Any] | None = env if makes else None
         self._env = env(0) if makes else env
+        self.spec: Any = SimpleNamespace(id=type(self._env).__qualname__)
         self.observation_space = _space("observation_spec", self._env.observation_spec())
         self.action_space = _space("action_spec", self._env.action_spec())
 

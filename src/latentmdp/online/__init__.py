@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from latentmdp.online.bonus import Bonus, VarianceBonus
     from latentmdp.online.empirical_model import Counts
     from latentmdp.online.lucrl import LUCRL
-    from latentmdp.online.many_runs import ManyRuns
     from latentmdp.online.posterior_sampling import PosteriorSampling
     from latentmdp.online.psr_start import PSRStart
     from latentmdp.online.q_learning import QLearning

@@ -304,12 +304,13 @@ class Learning(ABC, Generic[Batch]):
         records = {name: getattr(self, name) for name in RECORDS}
         return Run(**records, settings=settings, seconds=self.seconds(), **learned)
 
-    def model_error(self, model: LatentMDP | None) -> float:
-        """Of an estimate; NaN where the truth is unknown or has another number of contexts."""
-        truth = self.world.model
-        if truth is None or model is None or truth.n_contexts != model.n_contexts:
-            return float("nan")
-        return metrics.model_error(truth, model)
+
+def model_error(world: World, model: LatentMDP | None) -> float:
+    """Of an estimate; NaN where the truth is unknown or has another number of contexts."""
+    truth = world.model
+    if truth is None or model is None or truth.n_contexts != model.n_contexts:
+        return float("nan")
+    return metrics.model_error(truth, model)
 
 
 class CountingLearning(Learning[Batch]):

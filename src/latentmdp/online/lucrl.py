@@ -38,7 +38,6 @@ The regret of the planned policies is O(H S sqrt(M A N log)), N = H K, when cont
 
 from __future__ import annotations
 
-import time
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -65,7 +64,6 @@ from latentmdp.online.base import (
 )
 from latentmdp.online.bonus import Bonus, VarianceBonus, Widths
 from latentmdp.online.empirical_model import Counts, EmpiricalModel, same_contexts
-from latentmdp.online.many_runs import ManyRuns, window_means
 from latentmdp.online.run import Run
 from latentmdp.planning import QMDP, Plan, Planner
 from latentmdp.policies import AlphaVectorPolicy
@@ -147,10 +145,9 @@ class LUCRL(Learner):
         seeds: int,
         *,
         first_seed: int = 0,
-        window: int = 1,
         threads: int | None = None,
         progress: bool = False,
-    ) -> ManyRuns:
+    ) -> tuple[Run, ...]:
         """Run several times in one world; run i is that of `run` with rng=first_seed + i.
 
         Parameters
@@ -159,44 +156,24 @@ class LUCRL(Learner):
             As in `run`.
         seeds
             How many runs.
-        window
-            Keep the mean return of every so many episodes in a row; 1 keeps all returns.
         threads
             Runs side by side in a `LatentMDP`; None takes all cores. Elsewhere there is one at a
             time. The result does not depend on it.
         progress
             Show a progress bar.
         """
-        episodes = arrays.positive_integer("episodes", episodes)
         seeds = arrays.positive_integer("seeds", seeds)
-        window = arrays.positive_integer("window", window)
         if first_seed < 0:
             raise ValueError(f"first_seed must not be negative, got {first_seed}")
-        began, source = time.perf_counter(), as_world(world)
-        source.space.required_horizon()
-        empirical = self.empirical_model(source, episodes)
-        workers = thread_count(threads) if isinstance(source, ModelWorld) else 1
+        workers = thread_count(threads) if isinstance(as_world(world), ModelWorld) else 1
         with progress_bar(progress, "runs", seeds) as advance:
 
-            def one_run(number: int, _: int) -> tuple[Any, ...]:
+            def one_run(number: int, _: int) -> Run:
                 run = self.run(world, episodes, rng=first_seed + number)
                 advance(1)
-                means = (window_means(part, window) for part in (run.returns, run.beliefs))
-                return (*means, run.counts)
+                return run
 
-            runs = run_blocks(one_run, blocks(seeds, 1), workers)
-        returns, beliefs, counts = zip(*runs)
-        return ManyRuns(
-            np.stack(returns),
-            np.stack(beliefs),
-            counts,
-            space=empirical.space,
-            episodes=episodes,
-            window=window,
-            first_seed=first_seed,
-            settings=self._record_settings(source, episodes),
-            seconds=time.perf_counter() - began,
-        )
+            return tuple(run_blocks(one_run, blocks(seeds, 1), workers))
 
     def begin(self, world: World, episodes: int, key: int) -> Learning[Any]:
         """See `Learner`: counts of the start, and the widths of the bonus for K episodes."""

@@ -10,31 +10,46 @@ Repetitions of the clustering and a majority vote raise its probability of succe
 from __future__ import annotations
 
 import dataclasses
+import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from latentmdp._util import arrays
-from latentmdp._util.arrays import Arrays
-from latentmdp._util.random import philox_key
-from latentmdp.errors import LatentMDPError
+from latentmdp._util.arrays import Floats
+from latentmdp._util.random import RNGLike, given_seed, philox_key
 from latentmdp.fit import Fit
 from latentmdp.logs import Trajectories
 from latentmdp.model import RewardModel
-from latentmdp.online.base import Learner, Learning
+from latentmdp.online.base import Learner, Learning, model_error
 from latentmdp.online.lucrl import LUCRL
-from latentmdp.online.run import RECORDS, Curve, Phase, Run
+from latentmdp.online.run import Curve, Phase, Run
 from latentmdp.planning import CertifiedPlanner, Planner
 from latentmdp.policies import UniformPolicy
 from latentmdp.simulation import play
 from latentmdp.spectral import SpectralPSR, recover
-from latentmdp.worlds import World
+from latentmdp.worlds import World, as_world
 
 _WINDOW = 3
 """Steps of a short episode: a history, an observation and a test of one step each."""
+
+
+class _Start(NamedTuple):
+    """What random episodes gave: themselves, short and long, the start, and who goes on from it."""
+
+    logs: tuple[Trajectories, Trajectories]
+    fit: Fit
+    lucrl: LUCRL
+    chance: np.random.SeedSequence
+
+    @property
+    def explored(self) -> int:
+        """n_0 + n_1."""
+        return sum(map(len, self.logs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +91,55 @@ class PSRStart(Learner):
         arrays.positive_integer("n_contexts", self.n_contexts)
 
     def begin(self, world: World, episodes: int, key: int) -> Learning[Any]:
-        """See `Learner`."""
+        """See `Learner`: L-UCRL from the start that random episodes give."""
+        start = self._start(world, episodes, key)
+        remaining = episodes - start.explored
+        return start.lucrl.begin(world, remaining, philox_key(start.chance))
+
+    def run(
+        self,
+        world: Any,
+        episodes: int,
+        rng: RNGLike = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        progress: bool = False,
+        time_limit: float | None = None,
+    ) -> Run:
+        """See `Learner`; a checkpoint is of L-UCRL, and what came before it is played again."""
+        began, episodes = time.perf_counter(), arrays.positive_integer("episodes", episodes)
+        source, key = as_world(world), philox_key(rng)
+        source = source.for_states(episodes * (source.space.required_horizon() + 1))
+        start = self._start(source, episodes, key)
+        if time_limit is not None:
+            time_limit = max(1e-9, time_limit - (time.perf_counter() - began))
+        rest = (episodes - start.explored, start.chance, checkpoint, progress, time_limit)
+        run = start.lucrl.run(source, *rest)
+        plan = (self.planner or CertifiedPlanner()).plan(run.model)
+        logs = Trajectories.concat([part.without_contexts() for part in start.logs])
+        unknown = np.full(start.explored, np.nan)
+        contexts = [
+            np.full(len(part), -1, np.int32) if part.contexts is None else part.contexts
+            for part in start.logs
+        ]
+        played = np.concatenate([logs.returns(source.space.discount), run.returns])
+        curve = Curve(start.explored + run.error_curve.episodes, run.error_curve.values)
+        return dataclasses.replace(
+            run,
+            returns=played,
+            beliefs=np.concatenate([unknown, run.beliefs]),
+            contexts=np.concatenate([*contexts, run.contexts]),
+            error_curve=curve,
+            settings=self._record_settings(source, episodes, seed=given_seed(rng), key=key),
+            policy=plan.policy,
+            plan=plan,
+            fit=start.fit,
+            phases=tuple(self._phases(start, played, curve, model_error(source, start.fit.model))),
+            logs=logs,
+            seconds=time.perf_counter() - began,
+        )
+
+    def _start(self, world: World, episodes: int, key: int) -> _Start:
+        """A PSR from short random episodes, a start from long ones, and L-UCRL for the rest."""
         n_0 = episodes // 2 if self.short_episodes is None else self.short_episodes
         n_1 = episodes // 20 if self.long_episodes is None else self.long_episodes
         arrays.positive_integer("short_episodes", n_0)
@@ -88,124 +151,27 @@ class PSRStart(Learner):
             )
         if (H := world.space.required_horizon()) < _WINDOW:
             raise ValueError(f"a PSR needs episodes of {_WINDOW} steps, got {H}")
-        return _FromPSR(self, world, episodes, key, (n_0, n_1))
-
-
-class _FromPSR(Learning[Any]):
-    """One run: two batches of random episodes, then the rounds of L-UCRL."""
-
-    learner: PSRStart
-
-    def __init__(
-        self, learner: PSRStart, world: World, episodes: int, key: int, sizes: tuple[int, int]
-    ) -> None:
-        super().__init__(learner, world, world.space, episodes, key)
-        self.sizes = sizes
-        self.parts: list[Trajectories] = []
-        self.fit: Fit | None = None
-        self._lucrl: Learning[Any] | None = None
-
-    @property
-    def explored(self) -> int:
-        """n_0 + n_1."""
-        return sum(self.sizes)
-
-    def plan(self) -> None:
-        """Nothing while it explores at random; then L-UCRL's plan."""
-        if self._lucrl is not None:
-            self._lucrl.plan()
-
-    def next_stop(self) -> int:
-        inner = self._lucrl
-        return self.explored if inner is None else self.explored + inner.next_stop()
-
-    def play(self, most: int) -> Any:
-        """The short episodes, then the long ones, then L-UCRL's."""
-        if self._lucrl is not None:
-            return self._lucrl.play(most)
-        long = bool(self.parts)
-        number, steps = self.sizes[long], self.space.required_horizon() if long else _WINDOW
-        chance = philox_key(self.key)
-        return play(self.world, UniformPolicy(), number, chance, self.done, horizon=steps)
-
-    def absorb(self, batch: Any) -> None:
-        """Keep the episodes; after the long ones, recover a start."""
-        if self._lucrl is not None:
-            self._lucrl.absorb(batch)
-            self.done = self.explored + self._lucrl.done
-            return
-        self.record(batch)
-        self.parts.append(batch.without_contexts())
-        if len(self.parts) == len(self.sizes):
-            self._recover()
-
-    def _recover(self) -> None:
-        """A PSR from the short episodes, a start from the long ones, and L-UCRL from there."""
-        M = self.learner.n_contexts
-        few, full = self.parts
-        psr = SpectralPSR(rank=M).fit(few)
-        chance = np.random.SeedSequence((self.key, self.explored))
+        random, of_world, M = UniformPolicy(), philox_key(key), self.n_contexts
+        few = play(world, random, n_0, of_world, horizon=_WINDOW)
+        full = play(world, random, n_1, of_world, n_0)
+        psr = SpectralPSR(rank=M).fit(few.without_contexts())
+        chance = np.random.SeedSequence((key, n_0 + n_1))
         rng = np.random.default_rng(chance.spawn(1)[0])
-        self.fit = recover(psr, full, M, self.learner.variant, rng, self.learner.repeats)
-        lucrl = dataclasses.replace(
-            self.learner.lucrl,
-            contexts="inferred",
-            start=self.fit,
-            reward_model=self.learner.reward_model,
-        )
-        remaining = self.episodes - self.explored
-        self._lucrl = lucrl.begin(self.world, remaining, philox_key(chance))
-        for name in RECORDS:  # L-UCRL writes to what the record has behind the exploration
-            setattr(self._lucrl, name, getattr(self, name)[self.explored :])
+        fit = recover(psr, full.without_contexts(), M, self.variant, rng, self.repeats)
+        own: dict[str, Any] = {
+            "contexts": "inferred",
+            "start": fit,
+            "reward_model": self.reward_model,
+        }
+        return _Start((few, full), fit, dataclasses.replace(self.lucrl, **own), chance)
 
-    def end_here(self) -> None:
-        """See `Learning`; refused before L-UCRL has a start, since nothing is learned by then."""
-        if self._lucrl is None:
-            raise LatentMDPError(
-                f"the run ended after {self.done} random episodes, before a start was recovered"
-            )
-        super().end_here()
-        self._lucrl.end_here()
-
-    def arrays(self) -> Arrays:
-        """See `Learning`: L-UCRL's arrays. Exploration follows from the key and is played again."""
-        inner = {} if self._lucrl is None else self._lucrl.arrays()
-        return {"explored": np.array(self._lucrl is not None), **inner}
-
-    def restore(self, saved: Arrays) -> None:
-        if bool(saved["explored"]):
-            while self._lucrl is None:
-                self.absorb(self.play(self.explored))
-            self._lucrl.restore({k: v for k, v in saved.items() if k != "explored"})
-            self.done = self.explored + self._lucrl.done
-
-    def result(self, settings: dict[str, Any]) -> Run:
-        """See `Learning`: a plan with a certificate in L-UCRL's estimate."""
-        assert self._lucrl is not None
-        run = self._lucrl.result(settings)
-        plan = (self.learner.planner or CertifiedPlanner()).plan(run.model)
-        curve = Curve(self.explored + run.error_curve.episodes, run.error_curve.values)
-        return dataclasses.replace(
-            run,
-            returns=self.returns,
-            beliefs=self.beliefs,
-            contexts=self.contexts,
-            error_curve=curve,
-            policy=plan.policy,
-            plan=plan,
-            fit=self.fit,
-            phases=tuple(self._phases(curve)),
-            logs=Trajectories.concat(self.parts),
-            seconds=self.seconds(),
-        )
-
-    def _phases(self, curve: Curve) -> Iterator[Phase]:
+    def _phases(
+        self, start: _Start, played: Floats, curve: Curve, first_error: float
+    ) -> Iterator[Phase]:
         """The random batches, then L-UCRL between the points at which its error is known."""
-        assert self.fit is not None
-        unknown, M, likelihood = float("nan"), self.learner.n_contexts, self.fit.log_likelihood
-        errors = [unknown, unknown, self.model_error(self.fit.model), *curve.values.tolist()]
-        stops = [0, self.sizes[0], self.explored, *curve.episodes.tolist()]
+        unknown, likelihood = float("nan"), start.fit.log_likelihood
+        errors = [unknown, unknown, first_error, *curve.values.tolist()]
+        stops = [0, len(start.logs[0]), start.explored, *curve.episodes.tolist()]
         for (first, stop), error in zip(pairwise(stops), errors):
-            estimate = (M, likelihood) if first >= self.explored else (0, unknown)
-            earned = float(self.returns[first:stop].mean())
-            yield Phase(first, stop - first, *estimate, error, earned)
+            estimate = (self.n_contexts, likelihood) if first >= start.explored else (0, unknown)
+            yield Phase(first, stop - first, *estimate, error, float(played[first:stop].mean()))

@@ -84,7 +84,7 @@ from latentmdp.fit import Fit, without_fit_warnings
 from latentmdp.logs import Trajectories, cell_counts, occurring_cells
 from latentmdp.metrics import mean_return
 from latentmdp.model import LatentMDP, RewardModel
-from latentmdp.online.base import Learner, Learning
+from latentmdp.online.base import Learner, Learning, model_error
 from latentmdp.online.bonus import Bonus, VarianceBonus
 from latentmdp.online.empirical_model import Counts
 from latentmdp.online.lucrl import LUCRL, going_on
@@ -499,7 +499,7 @@ class _Refitting(Learning[Trajectories]):
             episodes=len(batch),
             n_contexts=0 if fit is None else fit.model.n_contexts,
             log_likelihood=float("nan") if fit is None else fit.log_likelihood,
-            model_error=self.model_error(None if fit is None else fit.model),
+            model_error=model_error(self.world, None if fit is None else fit.model),
             mean_return=float(self.returns[now].mean()),
         )
         self.phases = (*self.phases, phase)
@@ -619,9 +619,10 @@ class _Refitting(Learning[Trajectories]):
         assert isinstance(state, _Final)
         fit, plan, final_logs = state.fit, state.plan, state.final_logs
         fitted = [phase for phase in self.phases if phase.n_contexts]
+        last = model_error(self.world, fit.model)
         curve = Curve(
             np.array([*(phase.first_episode for phase in fitted), self.done], np.int64),
-            np.array([*(phase.model_error for phase in fitted), self.model_error(fit.model)]),
+            np.array([*(phase.model_error for phase in fitted), last]),
         )
         # Where no episode has paid yet, one reward is what an episode may have paid.
         payments = np.append(self.returns, self.space.reward_array)
