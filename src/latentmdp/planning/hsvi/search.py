@@ -86,13 +86,14 @@ class HeuristicSearch:
         self.bounds = Bounds(model, clock, threads)
         self.n_iter = 0
         self._rng = np.random.default_rng(0)
+        self._kinds = {"sets": _Kind()}  # sets are for all weights: what they took counts for ever
         self._begin()
         clock.record(self.bounds.best_lower, self.bounds.best_upper)
 
     def _begin(self) -> None:
         self._count, self._spare = _WIDTH, GROWTH
         self._last_sweep = self._pace = 0.0  # seconds of the last sweep, and of a backup in it
-        self._kinds = {"sets": _Kind(), "trials": _Kind(), "sweep": _Kind(), "lattice": _Kind()}
+        self._kinds |= {"trials": _Kind(), "sweep": _Kind(), "lattice": _Kind()}
         self._kinds["lattice"].cost = self.bounds.lattice_size[1] * EXPLORED
 
     def start(self, weights: Floats) -> None:
