@@ -274,10 +274,13 @@ class ModelSource:
     discount: Annotated[
         float | None, typer.Option("--discount", help="Where a PRISM file has no end.")
     ] = None
+    reward: Annotated[
+        str | None, typer.Option("--reward", help="Which reward model of a PRISM file is paid.")
+    ] = None
 
     def load(self) -> lm.LatentMDP:
         """The model in the file."""
-        given = {"horizon": self.horizon, "discount": self.discount}
+        given = {"horizon": self.horizon, "discount": self.discount, "reward": self.reward}
         arguments = {name: value for name, value in given.items() if value is not None}
         return load_model(self.model, **_constants(self.hidden, self.goal), **arguments)
 
