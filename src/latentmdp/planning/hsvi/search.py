@@ -30,7 +30,7 @@ import numpy as np
 
 from latentmdp._util import Floats, Integers
 from latentmdp.model import LatentMDP
-from latentmdp.planning.hsvi.bounds import EXPLORED, Bounds
+from latentmdp.planning.hsvi.bounds import DEEPEST, EXPLORED, Bounds
 from latentmdp.planning.hsvi.kernels import Expansion
 from latentmdp.planning.hsvi.sets import GROWTH
 from latentmdp.planning.limits import LimitReached, PlanningClock
@@ -204,7 +204,9 @@ class HeuristicSearch:
             excess = found.weights * np.maximum(found.uppers - found.lowers, 0.0)
             total = float(excess.sum())
             first = first or total
-            count = max(1.0, self._count * (total / first) ** _ALLOTMENT) if first else 0.0
+            if total * DEEPEST <= first:  # what comes later hardly moves the start
+                return np.zeros_like(excess)
+            count = max(1.0, self._count * (total / first) ** _ALLOTMENT)
             more = systematic(inclusion(excess, self._spare * count), self._rng)
             bounds.locate(found, more)  # for the lower bound alone
             return inclusion(excess, count)
