@@ -69,9 +69,7 @@ def components(n: int, source: Integers, target: Integers) -> Integers:
 
 def reaching(n: int, source: Integers, target: Integers, goals: Flags) -> Flags:
     """Which of n nodes of a graph with these edges can reach a goal, (n,); goals can."""
-    reached = np.zeros(n + 1, np.bool_)
-    reached[_backwards(n, source, target, goals)[0]] = True
-    return reached[:n]
+    return np.isin(np.arange(n), _backwards(n, source, target, goals)[0])
 
 
 def distances(n: int, source: Integers, target: Integers, goals: Flags) -> Integers:

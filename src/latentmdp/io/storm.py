@@ -81,8 +81,7 @@ def read(
         raise FormatError(f"hidden gives no value for {empty[0]!r}")
     contexts: list[tuple[Path, dict[str, Any]]] = [
         (file, dict(zip(constants, values)))
-        for file in paths
-        for values in product(*constants.values())
+        for file, values in product(paths, product(*constants.values()))
     ]
     names = [
         " ".join([file.stem] * (len(paths) > 1) + [f"{n}={v}" for n, v in values.items()])
@@ -174,8 +173,7 @@ def _files(path: Path) -> list[Path]:
         return [path.resolve(strict=True)]
     files = [file for file in path.iterdir() if file.suffix.lower() in CHECKER_SUFFIXES]
     if not files:
-        known = ", ".join(CHECKER_SUFFIXES)
-        raise FormatError(f"the folder has no file of a model checker ({known})")
+        raise FormatError(f"no file in the folder ends in one of {', '.join(CHECKER_SUFFIXES)}")
     files.sort(key=lambda file: frames.natural_key(file.name))
     return [file.resolve() for file in files]
 

@@ -28,15 +28,10 @@ from latentmdp._util import Flags, Floats, Indices, Integers, components, reachi
 
 
 def solve_chains(
-    offsets: Integers,
-    next_state: Integers | Indices,
-    probs: Floats,
-    right: Floats,
-    discount: float,
-    transposed: bool = False,
-    guess: Floats | None = None,
-    check: Callable[[], None] | None = None,
-) -> Floats:
+    offsets: Integers, next_state: Integers | Indices, probs: Floats, right: Floats,
+    discount: float, transposed: bool = False, guess: Floats | None = None,
+    check: Callable[[], None] | None = None, ends: bool = False,
+) -> Floats:  # fmt: skip
     """Solve (I - discount P_m) x_m = right_m in every context, (S, M).
 
     Parameters
@@ -51,26 +46,19 @@ def solve_chains(
         Where an iteration begins, by default at 0.
     check
         Called before each context of a long solution; it may raise.
+    ends
+        Whether it is known that nothing is paid for ever.
     """
-    endless = np.zeros(1)
-    if discount == 1.0:
-        probs, right, _, endless = _paying(offsets, next_state, probs, right)
-    solved = _solved(offsets, next_state, probs, right, discount, transposed, guess, check)
-    return endless + solved
-
-
-def _solved(
-    offsets: Integers, next_state: Integers | Indices, probs: Floats, right: Floats,
-    discount: float = 1.0, transposed: bool = False, guess: Floats | None = None,
-    check: Callable[[], None] | None = None,
-) -> Floats:  # fmt: skip
-    """`solve_chains` where no state is paid for ever."""
     S, M = right.shape
+    endless = np.zeros(1)
+    if discount == 1.0 and not ends:
+        probs, right, _, endless = _paying(offsets, next_state, probs, right)
     # From here on a Krylov method is as fast, and linear algebra begins to use threads, which is
     # slow where the machine is busy.
     if S > 64:
         start = np.zeros_like(right) if guess is None else guess
-        return _solve_sparse(offsets, next_state, probs, right, discount, transposed, start, check)
+        chain = (offsets, next_state, probs, right, discount, transposed)
+        return endless + _solve_sparse(*chain, start, check)
     state = np.repeat(np.arange(S), np.diff(offsets))
     cell = next_state * S + state if transposed else state * S + next_state
     solved = np.empty((M, S))
@@ -78,7 +66,7 @@ def _solved(
         columns = discount * probs[:, m : m + 1_000].T
         moves = np.array([np.bincount(cell, column, S * S) for column in columns], np.float64)
         solved[m : m + 1_000] = solve_dense(moves.reshape(-1, S, S), right[:, m : m + 1_000].T)
-    return solved.T
+    return endless + solved.T
 
 
 def solve_dense(moves: Floats, right: Floats) -> Floats:
@@ -194,8 +182,8 @@ def total_bounds(
 
     chain = (offsets, next_state)
     inner, earned, states, endless = _paying(*chain, probs, right)
-    value = _solved(*chain, inner, earned, guess=guess, check=check)
-    steps = _solved(*chain, inner, states.astype(np.float64), check=check)
+    value = solve_chains(*chain, inner, earned, 1.0, guess=guess, check=check, ends=True)
+    steps = solve_chains(*chain, inner, states.astype(np.float64), 1.0, check=check, ends=True)
     lower, upper = value.copy(), value.copy()
     for m, left in enumerate(states.T):
         if not left.any():

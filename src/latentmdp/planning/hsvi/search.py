@@ -204,9 +204,8 @@ class HeuristicSearch:
             excess = found.weights * np.maximum(found.uppers - found.lowers, 0.0)
             total = float(excess.sum())
             first = first or total
-            if total * DEEPEST <= first:  # what comes later hardly moves the start
-                return np.zeros_like(excess)
-            count = max(1.0, self._count * (total / first) ** _ALLOTMENT)
+            goes_on = total * DEEPEST > first  # what comes later hardly moves the start
+            count = max(1.0, self._count * (total / first) ** _ALLOTMENT) if goes_on else 0.0
             more = systematic(inclusion(excess, self._spare * count), self._rng)
             bounds.locate(found, more)  # for the lower bound alone
             return inclusion(excess, count)
