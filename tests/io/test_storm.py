@@ -98,7 +98,9 @@ def test_what_a_state_offers_must_not_depend_on_the_context():
     rng = np.random.default_rng(0)
     one, two = system(np.full((2, 2, 2), 0.5)), system(np.full((2, 1, 2), 0.5))
     pomdp = storm.joined([one, two], ["one", "two"], None, 0.9)
-    with pytest.raises(FormatError, match="nothing follows action a1 in x=0 two, but in other"):
+    with pytest.raises(
+        FormatError, match="nothing follows action a1 in x=0 two, but something does"
+    ):
         determined_pomdp.latent_mdp(pomdp, None, 1000)
     bad = one._replace(probability=one.probability * rng.choice([1.0, 0.6], one.probability.size))
     with pytest.raises(FormatError, match="of context 'bad' sums to 0"):

@@ -112,6 +112,12 @@ def test_the_worst_context_is_met_by_a_mixture(p, q):
     np.testing.assert_allclose(plan.by_context, 0.5 * (p + q))
 
 
+@pytest.mark.parametrize("planner", [lm.HSVI(), lm.Robust(), lm.PBVI(), lm.QMDP()])
+def test_where_no_cycle_is_ever_left_nothing_is_earned(planner):
+    T = np.broadcast_to(np.eye(3)[:, None], (2, 3, 2, 3))
+    assert planner.plan(reaching(T, [0.5, 0.5])).upper == 0.0
+
+
 def test_costs_until_an_end():
     """1 + E[1 / chance] + 1 steps; waiting for ever costs for ever."""
     T = np.zeros((2, 4, 2, 4))

@@ -7,7 +7,7 @@ until nothing changes, the actions that may leave their strongly connected compo
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,21 +69,25 @@ def components(n: int, source: Integers, target: Integers) -> Integers:
 
 def reaching(n: int, source: Integers, target: Integers, goals: Flags) -> Flags:
     """Which of n nodes of a graph with these edges can reach a goal, (n,); goals can."""
-    return distances(n, source, target, goals) >= 0
+    return np.isin(np.arange(n), _backwards(n, source, target, goals)[0])
 
 
 def distances(n: int, source: Integers, target: Integers, goals: Flags) -> Integers:
     """The fewest edges from each of n nodes to a goal, (n,); -1 where there is no way."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import breadth_first_order
-
-    # Backwards from one more node, from which the goals are an edge away.
-    ends = np.flatnonzero(goals)
-    edges = np.append(target, np.full(ends.size, n)), np.append(source, ends)
-    graph = csr_array((np.ones(edges[0].size, np.float32), edges), shape=(n + 1, n + 1))
-    order, before = breadth_first_order(graph, n)
+    order, before = _backwards(n, source, target, goals)
     steps = np.full(n + 1, -1)
     steps[n] = 0
     for node in order[1:].tolist():
         steps[node] = steps[before[node]] + 1
     return np.where(steps[:n] >= 0, steps[:n] - 1, -1)
+
+
+def _backwards(n: int, source: Integers, target: Integers, goals: Flags) -> tuple[Any, Any]:
+    """A search breadth first from one more node, n, from which the goals are an edge away."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order
+
+    ends = np.flatnonzero(goals)
+    edges = np.append(target, np.full(ends.size, n)), np.append(source, ends)
+    graph = csr_array((np.ones(edges[0].size, np.float32), edges), shape=(n + 1, n + 1))
+    return breadth_first_order(graph, n)

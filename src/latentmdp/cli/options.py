@@ -258,7 +258,7 @@ class AnyFile:
 
     def load(self) -> Any:
         """What the file holds; options that the command does not know say how to read it."""
-        known = {**_named(self.columns), **_constants(self.hidden, self.goal)}
+        known = {**_named(self.columns), **_constants(self.hidden, {"goal": self.goal})}
         return lm.load(self.file, **known, **handed_on(self.context))
 
 
@@ -275,17 +275,19 @@ class ModelSource:
     discount: Annotated[
         float | None, typer.Option("--discount", help="Where a PRISM file has no end.")
     ] = None
+    reward: Annotated[
+        str | None, typer.Option("--reward", help="Which reward model of a PRISM file is paid.")
+    ] = None
 
     def load(self) -> lm.LatentMDP:
         """The model in the file."""
-        given = {"horizon": self.horizon, "discount": self.discount}
-        arguments = {name: value for name, value in given.items() if value is not None}
-        return load_model(self.model, **_constants(self.hidden, self.goal), **arguments)
+        given = {"horizon": self.horizon, "discount": self.discount, "reward": self.reward}
+        return load_model(self.model, **_constants(self.hidden, {"goal": self.goal, **given}))
 
 
-def _constants(hidden: list[str] | None, goal: str | None) -> dict[str, Any]:
-    """`--hidden` and `--goal` as arguments of `load`."""
-    arguments: dict[str, Any] = {} if goal is None else {"goal": goal}
+def _constants(hidden: list[str] | None, given: dict[str, Any]) -> dict[str, Any]:
+    """`--hidden`, and what else was given, as arguments of `load`."""
+    arguments = {name: value for name, value in given.items() if value is not None}
     for text in hidden or []:
         parts = re.fullmatch(r"(\w+)=(?:(-?\d+)\.\.(-?\d+)|(.+))", text)
         if parts is None:

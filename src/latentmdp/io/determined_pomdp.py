@@ -528,7 +528,7 @@ def _require_same_actions(problem: _Problem, nodes: _Nodes) -> None:
         for lacking in x[lacks][:1].tolist():
             raise FormatError(
                 f"nothing follows action {pomdp.action_names[a]} in {pomdp.state_name(lacking)}, "
-                "but in other states that look the same"
+                "but something does in other states that look the same"
             )
 
 

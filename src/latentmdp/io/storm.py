@@ -80,9 +80,8 @@ def read(
     if empty:
         raise FormatError(f"hidden gives no value for {empty[0]!r}")
     contexts: list[tuple[Path, dict[str, Any]]] = [
-        (file, dict(zip(constants, map(_plain, values))))
-        for file in paths
-        for values in product(*constants.values())
+        (file, dict(zip(constants, values)))
+        for file, values in product(paths, product(*constants.values()))
     ]
     names = [
         " ".join([file.stem] * (len(paths) > 1) + [f"{n}={v}" for n, v in values.items()])
@@ -174,15 +173,9 @@ def _files(path: Path) -> list[Path]:
         return [path.resolve(strict=True)]
     files = [file for file in path.iterdir() if file.suffix.lower() in CHECKER_SUFFIXES]
     if not files:
-        known = ", ".join(CHECKER_SUFFIXES)
-        raise FormatError(f"the folder has no file of a model checker ({known})")
+        raise FormatError(f"no file in the folder ends in one of {', '.join(CHECKER_SUFFIXES)}")
     files.sort(key=lambda file: frames.natural_key(file.name))
     return [file.resolve() for file in files]
-
-
-def _plain(value: Any) -> Any:
-    """A value of a constant as JSON knows it."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _built(
@@ -202,7 +195,7 @@ def _built(
         }
         done = subprocess.run(
             [sys.executable, "-m", "latentmdp.io.storm"],
-            input=json.dumps(request),
+            input=json.dumps(request, default=np.generic.item),
             capture_output=True,
             text=True,
             check=False,
@@ -257,12 +250,11 @@ def _limit_memory(size: int) -> None:
 
 def _model(stormpy: Any, file: Path, values: dict[str, Any], goal: str | None) -> tuple[Any, Any]:
     """A model of Storm, and which of its states satisfy the goal."""
-    suffix, wanted = file.suffix.lower(), []
+    suffix = file.suffix.lower()
     if suffix in (".drn", ".umb"):
         if values:
             raise FormatError(f"{file.name} has no constants, hidden names {min(values)!r}")
-        if goal is not None:
-            wanted = [stormpy.parse_property(goal)]
+        wanted = _formulas(stormpy, goal)
         if suffix == ".umb":
             model = stormpy.build_model_from_umb(file)
         else:
@@ -282,8 +274,7 @@ def _model(stormpy: Any, file: Path, values: dict[str, Any], goal: str | None) -
             )
         if values:
             program, _ = stormpy.instantiate_constants(program, values)
-        if goal is not None:
-            wanted = [stormpy.parse_property(goal, program)]
+        wanted = _formulas(stormpy, goal, program)
         model = stormpy.build_model(
             program, options=stormpy.BuilderOptions(wanted, build_full=True)
         )
@@ -293,6 +284,14 @@ def _model(stormpy: Any, file: Path, values: dict[str, Any], goal: str | None) -
     checked = stormpy.model_checking(model, wanted[0], force_fully_observable=True)
     truth[list(checked.get_truth_values_vector())] = True
     return model, truth
+
+
+def _formulas(stormpy: Any, goal: str | None, *program: Any) -> list[Any]:
+    """The goal as a property, if there is one."""
+    try:
+        return [] if goal is None else [stormpy.parse_property(goal, *program)]
+    except RuntimeError as error:
+        raise FormatError(f"goal {goal!r} is no label in quotes, no expression: {error}") from None
 
 
 @cache

@@ -29,15 +29,10 @@ from latentmdp.planning.limits import Check
 
 
 def solve_chains(
-    offsets: Integers,
-    next_state: Integers | Indices,
-    probs: Floats,
-    right: Floats,
-    discount: float,
-    transposed: bool = False,
-    guess: Floats | None = None,
-    check: Check | None = None,
-) -> Floats:
+    offsets: Integers, next_state: Integers | Indices, probs: Floats, right: Floats,
+    discount: float, transposed: bool = False, guess: Floats | None = None,
+    check: Check | None = None, ends: bool = False,
+) -> Floats:  # fmt: skip
     """Solve (I - discount P_m) x_m = right_m in every context, (S, M).
 
     Parameters
@@ -52,18 +47,19 @@ def solve_chains(
         Where an iteration begins, by default at 0.
     check
         Called before each context of a long solution; it may raise.
+    ends
+        Whether it is known that nothing is paid for ever.
     """
     S, M = right.shape
     endless = np.zeros(1)
-    if discount == 1.0:
+    if discount == 1.0 and not ends:
         probs, right, _, endless = _paying(offsets, next_state, probs, right)
     # From here on a Krylov method is as fast, and linear algebra begins to use threads, which is
     # slow where the machine is busy.
     if S > 64:
         start = np.zeros_like(right) if guess is None else guess
-        return endless + _solve_sparse(
-            offsets, next_state, probs, right, discount, transposed, start, check
-        )
+        chain = (offsets, next_state, probs, right, discount, transposed)
+        return endless + _solve_sparse(*chain, start, check)
     state = np.repeat(np.arange(S), np.diff(offsets))
     cell = next_state * S + state if transposed else state * S + next_state
     solved = np.empty((M, S))
@@ -187,8 +183,8 @@ def total_bounds(
 
     chain = (offsets, next_state)
     inner, earned, states, endless = _paying(*chain, probs, right)
-    value = solve_chains(*chain, inner, earned, 1.0, guess=guess, check=check)
-    steps = solve_chains(*chain, inner, states.astype(np.float64), 1.0, check=check)
+    value = solve_chains(*chain, inner, earned, 1.0, guess=guess, check=check, ends=True)
+    steps = solve_chains(*chain, inner, states.astype(np.float64), 1.0, check=check, ends=True)
     lower, upper = value.copy(), value.copy()
     for m, left in enumerate(states.T):
         if not left.any():

@@ -106,8 +106,8 @@ def quotient(model: LatentMDP, memory: float, clock: PlanningClock) -> Quotient:
     silent = _silent(model, nodes)
     every = np.ones(nodes.outcomes.size, np.bool_)
     found = end_components(np.arange(n + 1) * A, nodes.starts, nodes.following, every, silent)
-    if not found.inside.any():
-        return plain
+    if found.inside.all(where=np.diff(nodes.starts) > 0) or not found.inside.any():
+        return plain  # what never leaves a cycle earns nothing in any context, as Q-MDP knows
     return _joined(model, nodes, found.of_state, found.inside)
 
 

@@ -98,6 +98,8 @@ class _Iteration:
 
     def improve(self) -> bool:
         """Take the best row of the last backup where it is better; whether one was."""
+        if not self.q.size:  # nothing can be done anywhere
+            return False
         best = np.empty_like(self.rows)
         bellman.greedy_rows(self.steps.first, self.q[0], best)
         q, chosen = self.q[0, :, 0], self.rows[:, 0]
@@ -109,9 +111,7 @@ class _Iteration:
     def solved(self, guess: Floats) -> Floats:
         """The values (S, 1) of the policy at hand."""
         rows = self.rows[:, 0]
-        earned = (
-            np.where(rows[:, None] < 0, 0.0, self.rewards[rows]) if len(self.rewards) else guess
-        )
+        earned = np.where(rows[:, None] < 0, 0.0, self.rewards[rows])
         return policy_chain(self.steps, 1.0, rows, earned, guess=guess, check=self.check)
 
     def best(self) -> Floats:

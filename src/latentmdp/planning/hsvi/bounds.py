@@ -40,9 +40,10 @@ from latentmdp.planning.qmdp import best_actions, best_of, policy_values, q_valu
 _LOOKS = 30.0
 """Interpolations that take as long as a look at an outcome."""
 
-_DEEPEST = 300
-"""Without an end, walks are no longer, nor so long that discount^length is below its inverse: what
-comes later hardly moves the start, and takes as long."""
+DEEPEST = 300
+"""Without an end, walks are no longer, nor so long that discount^length, or in a sweep the share of
+the gap that is left there, is below its inverse: what comes later hardly moves the start, and takes
+as long."""
 
 AT_ONCE = 2**22
 """Numbers that are written, or looked at, in a few thousandths of a second: fewer at once waste the
@@ -388,9 +389,9 @@ class Bounds:
         if self.problem.ends:
             return self.problem.layers - 1
         if self.problem.discount == 1.0:
-            return _DEEPEST
-        steps = math.ceil(-math.log(_DEEPEST) / math.log(self.problem.discount))
-        return min(max(1, steps), _DEEPEST)
+            return DEEPEST
+        steps = math.ceil(-math.log(DEEPEST) / math.log(self.problem.discount))
+        return min(max(1, steps), DEEPEST)
 
     @property
     def n_points(self) -> int:

@@ -30,7 +30,7 @@ import numpy as np
 
 from latentmdp._util.arrays import Floats, Integers
 from latentmdp.model import LatentMDP
-from latentmdp.planning.hsvi.bounds import EXPLORED, Bounds
+from latentmdp.planning.hsvi.bounds import DEEPEST, EXPLORED, Bounds
 from latentmdp.planning.hsvi.kernels import Expansion
 from latentmdp.planning.hsvi.sets import GROWTH
 from latentmdp.planning.limits import LimitReached, PlanningClock
@@ -86,13 +86,14 @@ class HeuristicSearch:
         self.bounds = Bounds(model, clock, threads)
         self.n_iter = 0
         self._rng = np.random.default_rng(0)
+        self._kinds = {"sets": _Kind()}  # sets are for all weights: what they took counts for ever
         self._begin()
         clock.record(self.bounds.best_lower, self.bounds.best_upper)
 
     def _begin(self) -> None:
         self._count, self._spare = _WIDTH, GROWTH
         self._last_sweep = self._pace = 0.0  # seconds of the last sweep, and of a backup in it
-        self._kinds = {"sets": _Kind(), "trials": _Kind(), "sweep": _Kind(), "lattice": _Kind()}
+        self._kinds |= {"trials": _Kind(), "sweep": _Kind(), "lattice": _Kind()}
         self._kinds["lattice"].cost = self.bounds.lattice_size[1] * EXPLORED
 
     def start(self, weights: Floats) -> None:
@@ -203,7 +204,8 @@ class HeuristicSearch:
             excess = found.weights * np.maximum(found.uppers - found.lowers, 0.0)
             total = float(excess.sum())
             first = first or total
-            count = max(1.0, self._count * (total / first) ** _ALLOTMENT) if first else 0.0
+            goes_on = total * DEEPEST > first  # what comes later hardly moves the start
+            count = max(1.0, self._count * (total / first) ** _ALLOTMENT) if goes_on else 0.0
             more = systematic(inclusion(excess, self._spare * count), self._rng)
             bounds.locate(found, more)  # for the lower bound alone
             return inclusion(excess, count)
