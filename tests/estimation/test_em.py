@@ -232,7 +232,7 @@ def test_logs_that_cannot_be_fitted_are_refused() -> None:
     logs = play(model, 5)
     with pytest.raises(TrajectoryError, match="5 episodes cannot show n_contexts=6"):
         lm.EM(6).fit(logs)
-    with pytest.raises(TrajectoryError, match="too short: the longest has 1 steps, 2 are needed"):
+    with pytest.raises(TrajectoryError, match="too short: the longest has 1 step, 2 are needed"):
         lm.EM(2).fit(play(model, 50, horizon=1))
     with pytest.raises(TrajectoryError, match="hold no episode"):
         lm.EM(2).fit(logs[:0])

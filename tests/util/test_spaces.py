@@ -30,7 +30,8 @@ def test_numbers_and_elements_are_one_to_one(space):
 
 
 def test_names_say_what_the_parts_are():
-    assert FiniteSpace("observation_space", MANY[0]).names() is None
+    assert FiniteSpace("observation_space", spaces.Discrete(4)).names() is None
+    assert FiniteSpace("observation_space", MANY[0]).names() == ("-2", "-1", "0", "1")
     assert FiniteSpace("observation_space", MANY[1]).names()[0] == "(1, 5)"
     assert FiniteSpace("observation_space", MANY[4]).names()[-1] == "x 1, y[0] 3"
     assert FiniteSpace("observation_space", MANY[5]).names()[-1] == "1, a 1, b[0] 1, b[1] 1"
