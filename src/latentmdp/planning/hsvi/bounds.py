@@ -565,8 +565,11 @@ class Bounds:
             some, up = chosen[begin : begin + at_once], above[begin : begin + at_once]
             backups = self._backups(some.size)
             of_backups = float(sum(_sizes(tuple(backups)).values()))
-            more = {"plans": some.size, "links": some.size * most, "blocks": 2 * some.size}
-            self._reserve(**more, also=of_backups)
+            # Of every owner in the layer a block that is nearly full, and what fills others.
+            n_cells = self.store.newest.size // self.problem.layers
+            owners = n_cells + int(self.store.size[kernels.OWNERS]) - self.store.newest.size
+            n_blocks = min(some.size, owners + some.size // kernels.LANES)
+            self._reserve(0, some.size, some.size * most, 2 * n_blocks, also=of_backups)
             self._work(kernels.BACK_UP, some, above=up, backups=backups)
             kernels.record_all(self.tables, self.store, some, up, backups, self._least_rise)
             rises = backups.lower[:, 1] - backups.lower[:, 0]
@@ -608,11 +611,21 @@ class Bounds:
         if self.n_points <= factor * self._arranged:
             return
         self._arranged, store = self.n_points, self.store
-        members = np.bincount(store.points.cell[: self.n_points], minlength=store.newest.size)
-        leaders = int(np.ceil(np.sqrt(members)).sum())
+        n, points = self.n_points, store.points
+        gaining = points.known[:n] - points.upper[:n] > self._least_rise
+        planned, others = (
+            np.bincount(points.cell[:n][some], minlength=store.newest.size)
+            for some in (points.plan[:n] >= 0, gaining)
+        )
+        leaders = np.where(planned > self.few, np.ceil(np.sqrt(planned)), 0.0)
+        # Full ones, and one that is not of every owner.
+        n_blocks = -int(store.size[kernels.BLOCKS])
+        for members, heads in ((planned, leaders), (others, leaders), (leaders, 0.0)):
+            blocks_of_cells = members // kernels.LANES + heads + 1.0
+            n_blocks += int(blocks_of_cells[members > 0].sum())
+        owners = store.newest.size + int(leaders.sum()) - int(store.size[kernels.OWNERS])
+        self._reserve(blocks=n_blocks, owners=owners, also=0.0)
         store.size[kernels.BLOCKS], store.size[kernels.OWNERS] = 0, store.newest.size
-        heads = leaders + int(np.count_nonzero(members))
-        self._reserve(blocks=2 * self.n_points // kernels.LANES + 3 * heads, owners=leaders)
         mass = np.empty(self.store.points.belief.shape[1])
         kernels.arrange(self.tables, self.store, self.few, self._least_rise, mass)
 

@@ -94,7 +94,7 @@ class HeuristicSearch:
         self._count, self._spare = _WIDTH, GROWTH
         self._last_sweep = self._pace = 0.0  # seconds of the last sweep, and of a backup in it
         self._kinds |= {"trials": _Kind(), "sweep": _Kind(), "lattice": _Kind()}
-        self._kinds["lattice"].cost = self.bounds.lattice_size[1] * EXPLORED
+        self._kinds["lattice"].cost = self.bounds.lattice_size[1] * EXPLORED / GROWTH
 
     def start(self, weights: Floats) -> None:
         """Go on with other weights of the contexts; what was found so far is kept."""
@@ -153,10 +153,12 @@ class HeuristicSearch:
             del kinds["sweep"]
         if not self.bounds.may_inform or self.bounds.informing_seconds > 0.5 * left:
             del kinds["sets"]  # as much time must be left to make use of them
-        points, work = self.bounds.lattice_size
-        seconds = work * self.clock.seconds / max(self.bounds.work, 1.0)
-        if seconds > 0.5 * left or self.bounds.bytes_with(int(points)) > 0.5 * self.clock.memory:
-            del kinds["lattice"]
+        bounds = self.bounds
+        points, work = bounds.lattice_size
+        seconds = work * self.clock.seconds / max(bounds.work, 1.0)
+        needed = bounds.bytes_with(int(points) + bounds.lattice.size) - bounds.nbytes
+        if seconds > 0.5 * left or needed > 0.5 * self.clock.memory:
+            del kinds["lattice"]  # half of the memory is for beliefs that are visited
         due = (name for name, kind in kinds.items() if kind.is_due)
         return next(due, max(kinds, key=lambda name: kinds[name].rate))
 
