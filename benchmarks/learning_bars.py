@@ -22,10 +22,7 @@ import latentmdp as lm
 EPISODES, LONGER = 3_000, 5_000
 LATE, LEAST = 1_000, 0.985
 LOGGED = 2_000
-SETTINGS = (
-    ("own rewards, delta = .5", "own", 0.5),
-    ("shared, delta = .3", "shared", 0.3),
-)
+SETTINGS = (("own rewards, delta = .5", "own", 0.5), ("shared, delta = .3", "shared", 0.3))
 
 
 def instance(rewards, delta, seed):

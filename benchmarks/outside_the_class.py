@@ -279,24 +279,20 @@ WORLDS = {
             rng.random(s.size) < 0.5 * _health(p.size, s) + 0.5 * np.where(a == 1, p.kind, 0.4)
         ).astype(float),
     ),
-    "effect decays with time": World(
-        lambda p, s, a, rng: _by_type(p, s, a, rng) * 0.75**p.t,
-    ),
-    "seasons": World(
-        lambda p, s, a, rng: np.where(a == 1, 0.2, 0.0) * np.cos(np.pi * p.t / 3),
-    ),
+    "effect decays with time": World(lambda p, s, a, rng: _by_type(p, s, a, rng) * 0.75**p.t),
+    "seasons": World(lambda p, s, a, rng: np.where(a == 1, 0.2, 0.0) * np.cos(np.pi * p.t / 3)),
     "rewards that drift": World(
         pay=lambda p, s, a, rng: (
             rng.random(s.size) < _health(p.size, s) * np.where(a == 1, 1.0 - 0.08 * p.t, 0.6)
-        ).astype(float),
+        ).astype(float)
     ),
     "a delayed effect": World(
-        lambda p, s, a, rng: np.where(p.earlier == 1, 0.25, 0.0) - np.where(a == 1, 0.1, 0.0),
+        lambda p, s, a, rng: np.where(p.earlier == 1, 0.25, 0.0) - np.where(a == 1, 0.1, 0.0)
     ),
     "a delayed reward": World(
         pay=lambda p, s, a, rng: (
             rng.random(s.size) < _health(p.size, np.maximum(p.came_from, 0))
-        ).astype(float),
+        ).astype(float)
     ),
     "logger sees a fixed severity": World(
         lambda p, s, a, rng: _by_type(p, s, a, rng) - 0.1 * (p.kind == 1),
@@ -315,15 +311,13 @@ WORLDS = {
         ),
     ),
     "dropout after setbacks": World(
-        leave=lambda p, s, rng: rng.random(s.size) < np.where(s < p.came_from, 0.4, 0.02),
+        leave=lambda p, s, rng: rng.random(s.size) < np.where(s < p.came_from, 0.4, 0.02)
     ),
     "repeating stops working": World(_wearing_off),
     "repeating with_history": World(
         _wearing_off, prepare=lambda logs: logs.with_history(actions=1)
     ),
-    "cumulative dose": World(
-        lambda p, s, a, rng: np.where(a == 1, 0.25, 0.0) - 0.06 * p.doses,
-    ),
+    "cumulative dose": World(lambda p, s, a, rng: np.where(a == 1, 0.25, 0.0) - 0.06 * p.doses),
     "severity that moves": World(
         lambda p, s, a, rng: np.where(a == 1, -0.05, 0.0) + np.where(p.moving == 1, -0.3, 0.2),
         logger=lambda p, s, rng: rng.random(s.size) < np.where(p.moving == 1, 0.2, 0.8),

@@ -31,11 +31,7 @@ class Size(NamedTuple):
     gap: float
 
 
-SIZES = (
-    Size((4, 2, 4, None), 0.02),
-    Size((5, 10, 3, 20), 0.02),
-    Size((7, 15, 3, 30), 0.05),
-)
+SIZES = (Size((4, 2, 4, None), 0.02), Size((5, 10, 3, 20), 0.02), Size((7, 15, 3, 30), 0.05))
 OBJECTIVES = (("worst-case", None), ("cvar", 0.5), ("regret", None))
 SECONDS, DISCOUNT, EPISODES = 60.0, 0.9, 100_000
 CONSERVED = (2, 3, 5, 10)

@@ -242,7 +242,7 @@ def test_the_paper_map_has_every_numbered_item():
 # Unfinished work, paths of one machine, package mirrors.
 LEFTOVERS = re.compile(
     r"issue ?#\d|/home/|/root/|TODO|FIXME|index-url"
-    r"|artifactory|://[\w.]*(pypi|registry|mirror)",
+    r"|artifactory|://[\w.]*(pypi|registry|mirror)"
 )
 
 

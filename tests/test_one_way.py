@@ -80,7 +80,7 @@ OTHER = {
     },
     "progress": {},
     "where work runs": {
-        "experiments/runner.py: _pool": "whole experiments, in processes: learners hold the GIL",
+        "experiments/runner.py: _pool": "whole experiments, in processes: learners hold the GIL"
     },
 }
 
@@ -126,7 +126,7 @@ SECOND = {
         "    np.add.at(out, (steps.state, steps.action), 1)",
     ],
     "progress": [
-        "def f(n):\n    from rich.progress import track\n    return list(track(range(n)))",
+        "def f(n):\n    from rich.progress import track\n    return list(track(range(n)))"
     ],
     "where work runs": [
         "def f(work, items):\n    with ThreadPoolExecutor(4) as pool:\n"

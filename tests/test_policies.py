@@ -26,10 +26,7 @@ def test_stationary_alpha_vectors_serve_at_every_time() -> None:
     offsets = np.arange(0, 2 * model.n_states + 1, 2)
     stationary = lm.AlphaVectorPolicy(vectors, labels, offsets, model)
     repeated = lm.AlphaVectorPolicy(
-        np.tile(vectors, (4, 1)),
-        np.tile(labels, 4),
-        np.arange(0, 8 * model.n_states + 1, 2),
-        model,
+        np.tile(vectors, (4, 1)), np.tile(labels, 4), np.arange(0, 8 * model.n_states + 1, 2), model
     )
     assert lm.simulate(model, stationary, 200, rng=0) == lm.simulate(model, repeated, 200, rng=0)
 

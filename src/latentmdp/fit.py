@@ -18,15 +18,7 @@ from latentmdp._util.results import Result, Worded, labelled
 from latentmdp._util.storage import rows_on_disk
 from latentmdp.belief import posterior
 from latentmdp.engines import Engine, as_engine
-from latentmdp.logs import (
-    Batch,
-    Logs,
-    Sizes,
-    Trajectories,
-    WeightModel,
-    cell_counts,
-    listed_logs,
-)
+from latentmdp.logs import Batch, Logs, Sizes, Trajectories, WeightModel, cell_counts, listed_logs
 from latentmdp.model import LatentMDP
 
 __all__ = [

@@ -138,10 +138,7 @@ class BatchSession:
         return self.model.duration.is_over(self.t)
 
     def observe(
-        self,
-        states: ArrayLike,
-        rewards: ArrayLike | None = None,
-        actions: ArrayLike | None = None,
+        self, states: ArrayLike, rewards: ArrayLike | None = None, actions: ArrayLike | None = None
     ) -> None:
         """Take in the first states, or the next states with the rewards (values) on the way.
 
@@ -389,12 +386,7 @@ class Session(Factual):
     def __repr__(self) -> str:
         return f"Session({', '.join(f'{name}={fact!r}' for name, fact in self.facts().items())})"
 
-    def observe(
-        self,
-        state: Any,
-        reward: float | None = None,
-        action: Any = None,
-    ) -> None:
+    def observe(self, state: Any, reward: float | None = None, action: Any = None) -> None:
         """Take in the first state, or the next state and the reward that came with it.
 
         The state and the action are indices or names, or an environment's own observation of

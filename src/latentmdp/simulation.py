@@ -213,15 +213,17 @@ def gathered(played: Sequence[Episode], space: Space) -> Trajectories:
     """Episodes as logs, with their contexts if all are known, and amounts if they are measured."""
     paid = [np.zeros(0), *(one.amounts for one in played if isinstance(one, PaidEpisode))]
     contexts = [episode.context for episode in played if episode.context is not None]
-    states, actions, rewards = (
-        [getattr(episode, name).tolist() for episode in played]
-        for name in ("states", "actions", "rewards")
+    return Trajectories.from_lists(
+        [episode.states.tolist() for episode in played],
+        [episode.actions.tolist() for episode in played],
+        [episode.rewards.tolist() for episode in played],
+        contexts if len(contexts) == len(played) else None,
+        n_states=space.n_states,
+        n_actions=space.n_actions,
+        reward_values=space.reward_array,
+        reward_edges=space.reward_edges,
+        amounts=np.concatenate(paid) if space.measured else None,
     )
-    sizes: Any = {"n_states": space.n_states, "n_actions": space.n_actions}
-    sizes |= {"reward_values": space.reward_array, "reward_edges": space.reward_edges}
-    known = contexts if len(contexts) == len(played) else None
-    amounts = np.concatenate(paid) if space.measured else None
-    return Trajectories.from_lists(states, actions, rewards, known, amounts=amounts, **sizes)
 
 
 def block_sums(

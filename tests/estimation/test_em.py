@@ -348,9 +348,7 @@ TOP = np.array([1.0, -2.0, 3.0])
 def climb(monkeypatch):
     """EM's loop over a linear map with a known fixed point, in place of E-step and M-step."""
     monkeypatch.setattr(em, "_m_step", lambda _, x, *before: (TOP + RATES * (x - TOP),))
-    episodes = SimpleNamespace(
-        expected_counts=lambda x, _: (x, -float(np.sum((x - TOP) ** 2))),
-    )
+    episodes = SimpleNamespace(expected_counts=lambda x, _: (x, -float(np.sum((x - TOP) ** 2))))
 
     def climb(tolerance, max_maps, repaired=lambda x, _: x):
         likelihood = SimpleNamespace(

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.estimation import (
-    cut_short,
-    final_states,
-    only_tried,
-    restricted,
-    tried_pairs,
-)
+from latentmdp.estimation import cut_short, final_states, only_tried, restricted, tried_pairs
 from latentmdp.offline import SolveWarning
 
 LEFT = 3

@@ -26,8 +26,7 @@ def test_alpha_vector_policy(tmp_path, smoothing):
 
 
 @pytest.mark.parametrize(
-    "actions",
-    [np.array([0, 1, 1, 0]), np.ones((5, 4), dtype=int), np.full((5, 4, 2), 0.5)],
+    "actions", [np.array([0, 1, 1, 0]), np.ones((5, 4), dtype=int), np.full((5, 4, 2), 0.5)]
 )
 def test_markov_policy(tmp_path, actions):
     policy = lm.MarkovPolicy(actions)

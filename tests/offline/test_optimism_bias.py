@@ -183,11 +183,7 @@ def test_simulated_episodes_may_all_end_before_the_longest_logged_one() -> None:
     """One episode of many lasted: a refit to others like them still has its horizon."""
     T = np.array([[[[0.1, 0.9], [0.1, 0.9]], [[0.0, 1.0], [0.0, 1.0]]]])
     world = lm.LatentMDP(
-        T,
-        [[[0.4, 0.6], [0.0, 0.0]]],
-        horizon=4,
-        initial=0,
-        allowed=[[True, True], [False, False]],
+        T, [[[0.4, 0.6], [0.0, 0.0]]], horizon=4, initial=0, allowed=[[True, True], [False, False]]
     )
     logs = lm.simulate(world, lm.UniformPolicy(), 20_000, rng=0).without_contexts()
     longest = int(np.argmax(logs.lengths == 4))

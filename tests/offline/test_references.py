@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 import latentmdp as lm
-from latentmdp.offline.references import (
-    ConstantActions,
-    has_arms,
-    randomised,
-    rule_value,
-    rules,
-)
+from latentmdp.offline.references import ConstantActions, has_arms, randomised, rule_value, rules
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,7 @@ import latentmdp as lm
 from latentmdp.online import Counts
 from latentmdp.online.empirical_model import EmpiricalModel
 from latentmdp.testing import policy_value, random_model
-from latentmdp.theory import (
-    ConfidenceConstants,
-    confidence_constants,
-    confidence_set_contains,
-)
+from latentmdp.theory import ConfidenceConstants, confidence_constants, confidence_set_contains
 from latentmdp.worlds import Space
 
 PAPER = lm.Bonus(scale=1.0, adaptive=False)

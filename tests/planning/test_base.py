@@ -75,11 +75,7 @@ def test_wrong_fields_are_refused_by_name(name: str, value: object, error: type)
 def test_equality_is_by_content() -> None:
     """Times are left out, those of the history too."""
     assert dataclasses.replace(FULL, seconds=9.0, history=()) == FULL
-    for change in (
-        {"upper": 1.5},
-        {"message": ""},
-        {"policy": lm.UniformPolicy()},
-    ):
+    for change in ({"upper": 1.5}, {"message": ""}, {"policy": lm.UniformPolicy()}):
         assert dataclasses.replace(FULL, **change) != FULL
 
 

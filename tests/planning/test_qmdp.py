@@ -11,12 +11,7 @@ from latentmdp import testing
 from latentmdp._util import memory
 from latentmdp.errors import TooLargeError
 from latentmdp.planning import qmdp
-from latentmdp.planning.qmdp import (
-    best_actions,
-    planning_rows,
-    policy_values,
-    q_values,
-)
+from latentmdp.planning.qmdp import best_actions, planning_rows, policy_values, q_values
 
 
 def textbook_q_values(model: lm.LatentMDP) -> np.ndarray:

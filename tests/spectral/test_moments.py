@@ -35,9 +35,7 @@ def by_hand(logs, lengths, policy, first_only):
             far = number(steps[t + p + 1 : t + p + 1 + q], sizes)
             through = h * n + number(steps[t + p : t + p + 1], sizes)
             for table, key, value in zip(
-                out,
-                (h, (h, near), (through, far)),
-                (1.0, np.prod(weight[:q]), np.prod(weight)),
+                out, (h, (h, near), (through, far)), (1.0, np.prod(weight[:q]), np.prod(weight))
             ):
                 table[key] = table.get(key, 0.0) + count * value
     return out

@@ -143,9 +143,7 @@ def test_a_false_plan_is_found_out(after, message):
 
 
 def test_a_planner_that_ignores_the_bonus_is_found_out():
-    text = failures_of(
-        Spoilt(before=lambda model: model.replace(bonus=None, initial_bonus=None)),
-    )
+    text = failures_of(Spoilt(before=lambda model: model.replace(bonus=None, initial_bonus=None)))
     assert "single context, hidden bonus: with one context the policy is worth" in text
     assert "two contexts:" not in text
 

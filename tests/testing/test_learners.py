@@ -165,8 +165,7 @@ class Gullible:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
-    [(None, "was accepted"), (KeyError("states"), "was met with KeyError")],
+    ("answer", "told"), [(None, "was accepted"), (KeyError("states"), "was met with KeyError")]
 )
 def test_bad_input_must_be_refused(answer, told):
     with pytest.raises(ConformanceError) as failure:

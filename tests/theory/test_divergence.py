@@ -45,11 +45,7 @@ def by_hand(model):
 @pytest.mark.parametrize("reward_model", ["state-action", "transition"])
 def test_agrees_with_the_definition(seed, reward_model):
     model = testing.random_model(
-        seed,
-        contexts=4,
-        states=3,
-        reward_values=(0.0, 1.0, 2.0),
-        reward_model=reward_model,
+        seed, contexts=4, states=3, reward_values=(0.0, 1.0, 2.0), reward_model=reward_model
     )
     distance, pair, s, a = by_hand(model)
     assert lm.separation(model) == pytest.approx(distance, abs=1e-14)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -120,11 +120,16 @@ def _planners() -> dict[str, str]:
 def _learners() -> dict[str, str]:
     """Ways to learn, from logs or by acting: commands first, then what only Python reaches."""
     commands = {"learn": lm.learn, "lucrl": lm.LUCRL, "solve": lm.solve, "fit": lm.initialize}
-    fitting: Any = (lm.EM, lm.SpectralPSR, lm.recover)
-    clustering: Any = (lm.estimation.SubspaceClustering, lm.estimation.TrajectoryKMeans)
-    acting: Any = (lm.online.PosteriorSampling, lm.deterministic.explore)
-    others = {thing.__name__: thing for thing in (*fitting, *clustering, *acting)}
-    learners = {**commands, **others}
+    others: Iterable[Any] = (
+        lm.EM,
+        lm.SpectralPSR,
+        lm.recover,
+        lm.estimation.SubspaceClustering,
+        lm.estimation.TrajectoryKMeans,
+        lm.online.PosteriorSampling,
+        lm.deterministic.explore,
+    )
+    learners = {**commands, **{thing.__name__: thing for thing in others}}
     return {name: _summary(thing) for name, thing in learners.items()}
 
 

@@ -177,10 +177,15 @@ class Explorer:
         if self.random_start:
             weights = {n: float(self.starts[s]) for s, n in search.roots.items()}
         total = sum(weights.values())
-        nodes = tuple(Node(search.sets[x.c], x.state, x.level) for x in search.nodes)
-        starts, space = {n: weight / total for n, weight in weights.items()}, self.world.space
-        sizes = (space.reward_values, space.n_actions, self.horizon, space.discount)
-        return Graph(nodes, tuple(edges), starts, *sizes)
+        return Graph(
+            nodes=tuple(Node(search.sets[x.c], x.state, x.level) for x in search.nodes),
+            edges=tuple(edges),
+            starts={n: weight / total for n, weight in weights.items()},
+            reward_values=self.world.space.reward_values,
+            n_actions=self.world.space.n_actions,
+            horizon=self.horizon,
+            discount=self.world.space.discount,
+        )
 
 
 class _Walk:

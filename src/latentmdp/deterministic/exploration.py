@@ -217,12 +217,22 @@ def _result(explorer: Explorer, exact: bool, graph: Graph, max_noise: float) -> 
     certain = exact and (len(explorer.starts) == 1 or not explorer.random_start)
     fewest = min((n for n in explorer.search.tried if n), default=1)
     samples = explorer.episodes if exact else fewest
-    stderr = 0.0 if certain else spread / math.sqrt(samples)
-    M, H, space = explorer.M, explorer.horizon, explorer.world.space
-    bound = episode_bound(space, M, explorer.weight, horizon=H)
-    found = (policy, value, stderr, explorer.episodes, bound, exact)
-    tried = (explorer.most_repeats, explorer.restarts)
-    return Exploration(*found, M, H, explorer.failure, *tried, max_noise)
+    return Exploration(
+        policy=policy,
+        value=value,
+        stderr=0.0 if certain else spread / math.sqrt(samples),
+        episodes=explorer.episodes,
+        bound=episode_bound(
+            explorer.world.space, explorer.M, explorer.weight, horizon=explorer.horizon
+        ),
+        exact=exact,
+        n_contexts=explorer.M,
+        horizon=explorer.horizon,
+        failure_probability=explorer.failure,
+        repeats=explorer.most_repeats,
+        restarts=explorer.restarts,
+        max_noise=max_noise,
+    )
 
 
 def episode_bound(

@@ -41,10 +41,7 @@ from latentmdp.estimation.likelihood import MixtureLikelihood
 
 
 def own_starts(
-    likelihood: MixtureLikelihood,
-    number: int,
-    rng: np.random.Generator,
-    kind: str | None = None,
+    likelihood: MixtureLikelihood, number: int, rng: np.random.Generator, kind: str | None = None
 ) -> list[ExpectedCounts]:
     """`number` starts: up to half of them from pair moments, the others at random.
 
@@ -312,11 +309,7 @@ def leading_eigenvectors(matrix: Any, rank: int) -> tuple[Floats, Floats]:
 
 
 def context_points(
-    episodes: Episodes,
-    F: Floats,
-    rng: np.random.Generator,
-    beginnings: int = 16,
-    rounds: int = 30,
+    episodes: Episodes, F: Floats, rng: np.random.Generator, beginnings: int = 16, rounds: int = 30
 ) -> ContextPoints:
     """The mixture in R^(M-1), by EM from random beginnings, over the longest episodes.
 
@@ -383,6 +376,5 @@ def _features(episodes: Episodes, F: Floats, products: Floats) -> tuple[Floats, 
 def _table_of(group: Group, n_cells: int) -> Any:
     """How often each episode shows each cell, sparse (episodes, cells)."""
     return sp.csr_matrix(
-        (np.ones(group.cells.size), group.cells, group.offsets),
-        shape=(group.first.size, n_cells),
+        (np.ones(group.cells.size), group.cells, group.offsets), shape=(group.first.size, n_cells)
     )

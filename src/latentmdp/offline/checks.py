@@ -153,12 +153,7 @@ class FitChecks(Result):
 
 
 def check_fit(
-    logs: Logs,
-    fit: Fit | LatentMDP,
-    rng: RNGLike = 0,
-    *,
-    level: float = 0.05,
-    replicates: int = 39,
+    logs: Logs, fit: Fit | LatentMDP, rng: RNGLike = 0, *, level: float = 0.05, replicates: int = 39
 ) -> FitChecks:
     """Check a fitted model against logs, with what speaks against it in words.
 

@@ -394,11 +394,7 @@ def _halves(logs: Logs, rng: np.random.Generator) -> list[_Part]:
 
 
 def _context_values(
-    model: LatentMDP,
-    policy: AnyPolicy,
-    horizon: int,
-    rng: np.random.Generator,
-    rewards: Floats,
+    model: LatentMDP, policy: AnyPolicy, horizon: int, rng: np.random.Generator, rewards: Floats
 ) -> Floats:
     """Q_m,t(s, a) of the Markov policy that acts in context m as `policy` does, (H, M, S, A)."""
     M, S, A, _ = model.dimensions
@@ -518,11 +514,7 @@ class _Sums:
         return replace(self, **{**sums, "shape": self.shape})
 
     def _quotients(
-        self,
-        block: _Block,
-        model: LatentMDP,
-        values: _Values | None,
-        logs: Trajectories,
+        self, block: _Block, model: LatentMDP, values: _Values | None, logs: Trajectories
     ) -> tuple[Floats, Floats]:
         """Amounts and normalisers of each episode in each context, (n, K, J)."""
         T, K = self.shape.steps, block.shares.shape[1]

@@ -448,11 +448,7 @@ class EstimateAgent(PolicyAgent):
     """Follows a policy by the learner's filter."""
 
     def __init__(
-        self,
-        policy: Policy | HistoryPolicy,
-        world: Sized,
-        key: int,
-        empirical: EmpiricalModel,
+        self, policy: Policy | HistoryPolicy, world: Sized, key: int, empirical: EmpiricalModel
     ) -> None:
         super().__init__(policy, world, key)
         self._filter = EstimateFilter(empirical)

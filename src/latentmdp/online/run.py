@@ -28,10 +28,7 @@ from latentmdp.worlds import Space
 RECORDS = ("returns", "beliefs", "contexts")
 """Fields of a run with one entry per episode."""
 
-_PLAIN = (
-    *RECORDS,
-    *("model", "settings", "optimistic_value", "plan", "fit", "logs", "seconds"),
-)
+_PLAIN = (*RECORDS, *("model", "settings", "optimistic_value", "plan", "fit", "logs", "seconds"))
 """Fields of a run that a file holds as they are."""
 
 

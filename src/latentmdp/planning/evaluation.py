@@ -218,10 +218,14 @@ def _monte_carlo(
     # Where no data say where a context begins, nothing is earned there.
     unseen = ~model.initial_vectors.distinct.any(axis=0)
     by_context[unseen] = 0.0 if model.initial_bonus is None else model.initial_bonus[unseen]
-    mean, stderr = model.weights @ by_context, np.sqrt(model.weights**2 @ variances)
-    errors = arrays.frozen(np.where(unseen, 0.0, np.sqrt(variances)))
-    earned = (arrays.frozen(by_context), _truncation(model), errors)
-    return Value(float(mean), float(stderr), False, *earned)
+    return Value(
+        float(model.weights @ by_context),
+        float(np.sqrt(model.weights**2 @ variances)),
+        exact=False,
+        by_context=arrays.frozen(by_context),
+        truncation=_truncation(model),
+        stderr_by_context=arrays.frozen(np.where(unseen, 0.0, np.sqrt(variances))),
+    )
 
 
 def _shares(weights: Floats, episodes: int) -> Integers:

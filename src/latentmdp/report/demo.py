@@ -176,10 +176,7 @@ def demonstrate(
         f"{plural(len(records), 'run')} of {plural(amounts.episodes, 'episode')}, exploration "
         f"included. The learner sees neither the model nor any context. {told} In the true model "
         f"the final policies earn {learned} per episode.",
-        pictures=[
-            *curves_section({"learned from nothing": records}, references).pictures,
-            growing,
-        ],
+        pictures=[*curves_section({"learned from nothing": records}, references).pictures, growing],
     )
     return Demonstration(name, facts, records, [replace(known, text=about), learning])
 

@@ -19,10 +19,7 @@ def solved_section(name: str, solved: Solved, truth: LatentMDP | None = None) ->
     return Section(
         f"From logs to a policy: {name}",
         text or "Nothing was found that speaks against relying on these estimates.",
-        [
-            _estimates_table(solved, true),
-            *_doubts(solved),
-        ],
+        [_estimates_table(solved, true), *_doubts(solved)],
         list(_pictures(solved, true)),
     )
 

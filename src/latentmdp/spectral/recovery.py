@@ -22,7 +22,7 @@ one that is close to most of the others.
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.cluster.vq import ClusterError, kmeans2, vq
@@ -380,11 +380,14 @@ def _model(psr: PSR, logs: Trajectories, rows: Floats, shares: Floats) -> Latent
     initial = normalised(first_state_counts(logs, S, shares), first_state_counts(logs, S))
     rows = np.where(rows.sum(axis=(3, 4), keepdims=True) > 0.0, rows, 1.0)
     values = np.arange(Z, dtype=np.float64) if psr.reward_values is None else psr.reward_values
-    T, R, weights = (
-        normalised(part) for part in (rows.sum(axis=4), rows.sum(axis=3), shares.sum(0))
+    return LatentMDP(
+        normalised(rows.sum(axis=4)),
+        normalised(rows.sum(axis=3)),
+        initial=initial,
+        weights=normalised(shares.sum(axis=0)),
+        horizon=int(logs.lengths.max()),
+        reward_values=values,
     )
-    about: Any = {"initial": initial, "weights": weights, "reward_values": values}
-    return LatentMDP(T, R, horizon=int(logs.lengths.max()), **about)
 
 
 def _responsibilities(

@@ -314,6 +314,13 @@ def revelation(
     share = float((first <= horizon).mean())
     spread = float(first.std(ddof=1) / np.sqrt(episodes)) if np.isfinite(first).all() else np.inf
     half, most, nearly_all = np.quantile(first, [0.5, 0.9, 0.99], method="higher")
-    quantiles = (float(half), float(most), float(nearly_all))
-    stderr, mean = float(np.sqrt(share * (1.0 - share) / episodes)), float(first.mean())
-    return Revelation(level, share, stderr, mean, spread, quantiles, longest, episodes)
+    return Revelation(
+        level=level,
+        share=share,
+        stderr=float(np.sqrt(share * (1.0 - share) / episodes)),
+        mean=float(first.mean()),
+        mean_stderr=spread,
+        quantiles=(float(half), float(most), float(nearly_all)),
+        longest=longest,
+        episodes=episodes,
+    )

@@ -103,10 +103,15 @@ def check_lower_bound(
     wrong = [law for law in laws if values[law] < best]
     bonus = Fraction(model.reward_probs[0, :, :, 1].max()) - Fraction(1, 2)
     expected = Fraction(1, M) if variant != "epsilon" else Fraction(1, 2) + bonus / M
-    n_right = sum(count for law, count in laws.items() if values[law] == best)
-    counts, second = (sum(laws.values()), len(wrong), n_right), (values[law] for law in wrong)
-    found = (_optimal_value(model, pays), best, max(second, default=Fraction(0)))
-    return LowerBoundCheck(*counts, *found, expected)
+    return LowerBoundCheck(
+        n_sequences=sum(laws.values()),
+        n_laws=len(wrong),
+        n_right=sum(count for law, count in laws.items() if values[law] == best),
+        value=_optimal_value(model, pays),
+        right_value=best,
+        wrong_value=max((values[law] for law in wrong), default=Fraction(0)),
+        expected=expected,
+    )
 
 
 def required_episodes(contexts: int, effective_actions: int, epsilon: float | None = None) -> float:
