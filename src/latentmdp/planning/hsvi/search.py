@@ -219,8 +219,8 @@ class HeuristicSearch:
     ) -> None:
         """Back up all plans, the last first, and the upper bounds at the visited points, or at all.
 
-        Plans of the lattice, which hardly change, are backed up only if asked, their upper bounds
-        never. A sweep moves the start only if it ends in time: where it would not, the oldest
+        Plans of the lattice, which are many, are backed up only if asked, their upper bounds never.
+        A sweep moves the start only if it ends in time: where it would not, the oldest
         points of the steps that are left, which have plans already, are left out.
         """
         bounds, clock = self.bounds, self.clock
